@@ -126,8 +126,9 @@ fn burst(cache: &mut dyn DynCache, model: &Model, first: u8) -> Vec<u64> {
     cache.probe_batch(&hashes, &mut probes);
     assert_eq!((ahead.matched(), ahead.values()), (probes.matched(), probes.values()));
     assert_eq!(probes.len(), len);
+    let mut resolved = probes.clone();
     let mut found = [None; BURST];
-    let hits = probes.resolve(&*cache, &hashes, |i, value| {
+    let hits = resolved.resolve(&*cache, &hashes, |i, value| {
         let is_right = belongs(model, value, hashes[i]);
         found[i] = is_right.then_some(value);
         is_right

@@ -38,14 +38,10 @@ struct Calls {
     probe: *const c_void,
     next: *const c_void,
     commit: *const c_void,
-    burst_probe: *const c_void,
-    burst_commit: *const c_void,
     lookup: *const c_void,
 }
 
-type Bursts =
-    unsafe extern "C" fn(*const Calls, *mut overbank_cache, *const u64, *const u32, usize) -> u64;
-type InPlace = unsafe extern "C" fn(
+type Bursts = unsafe extern "C" fn(
     *const Calls,
     *mut overbank_burst,
     *mut overbank_cache,
@@ -64,7 +60,7 @@ type Lookups = unsafe extern "C" fn(
 ) -> u64;
 
 /// Compiles `border.c` and returns its functions.
-fn compiled() -> Result<(Bursts, InPlace, Lookups), Box<dyn Error>> {
+fn compiled() -> Result<(Bursts, Lookups), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir()?;
     let object = folder.path().join("border.so");
@@ -84,7 +80,6 @@ fn compiled() -> Result<(Bursts, InPlace, Lookups), Box<dyn Error>> {
         assert!(!object.is_null(), "{name:?} cannot be loaded");
         Ok((
             std::mem::transmute::<*mut c_void, Bursts>(symbol(c"bursts")),
-            std::mem::transmute::<*mut c_void, InPlace>(symbol(c"in_place")),
             std::mem::transmute::<*mut c_void, Lookups>(symbol(c"lookups")),
         ))
     }
@@ -168,11 +163,7 @@ fn compare(what: &str, each: usize, mut c: impl FnMut() -> u64, mut rust: impl F
     );
 }
 
-fn caches(
-    (loops, in_place): (Bursts, InPlace),
-    calls: &Calls,
-    entries: usize,
-) -> Result<(), Box<dyn Error>> {
+fn caches(loops: Bursts, calls: &Calls, entries: usize) -> Result<(), Box<dyn Error>> {
     let design: Design = DESIGN.parse()?;
     let mut rust = design.build(&Config::entries(entries).seed(SEED))?;
     let mut c = null_mut();
@@ -203,29 +194,21 @@ fn caches(
     let mut burst = null_mut();
     // SAFETY: valid arguments.
     assert_eq!(unsafe { overbank_burst_create(&mut burst) }, overbank_status::OVERBANK_OK);
-    for (way, copies) in [("in place", false), ("by hints", true)] {
-        let (mut at_c, mut at_rust) = (0, 0);
-        compare(
-            &format!("burst of 32 {way}, cache of {entries}"),
-            each,
-            || {
-                let at = step(&mut at_c);
-                let (hashes, expected) = (raw[at..].as_ptr(), expected[at..].as_ptr());
-                // SAFETY: a live cache of this thread, and arrays of `each` elements from `at`.
-                unsafe {
-                    if copies {
-                        loops(calls, c, hashes, expected, each)
-                    } else {
-                        in_place(calls, burst, c, hashes, expected, each)
-                    }
-                }
-            },
-            || {
-                let at = step(&mut at_rust);
-                bursts(&mut *rust, &hashes[at..at + each], &expected[at..at + each])
-            },
-        );
-    }
+    let (mut at_c, mut at_rust) = (0, 0);
+    compare(
+        &format!("burst of 32, cache of {entries}"),
+        each,
+        || {
+            let at = step(&mut at_c);
+            let (hashes, expected) = (raw[at..].as_ptr(), expected[at..].as_ptr());
+            // SAFETY: a live cache of this thread, and arrays of `each` elements from `at`.
+            unsafe { loops(calls, burst, c, hashes, expected, each) }
+        },
+        || {
+            let at = step(&mut at_rust);
+            bursts(&mut *rust, &hashes[at..at + each], &expected[at..at + each])
+        },
+    );
     // SAFETY: made above.
     unsafe {
         overbank_burst_destroy(burst);
@@ -292,13 +275,11 @@ fn fibs(loops: Lookups, calls: &Calls, entries: usize) -> Result<(), Box<dyn Err
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (hints, in_place, of_fibs) = compiled()?;
+    let (of_bursts, of_fibs) = compiled()?;
     let calls = Calls {
-        probe: overbank_cache_probe as *const c_void,
-        next: overbank_cache_next as *const c_void,
-        commit: overbank_cache_commit as *const c_void,
-        burst_probe: overbank_burst_probe as *const c_void,
-        burst_commit: overbank_burst_commit as *const c_void,
+        probe: overbank_burst_probe as *const c_void,
+        next: overbank_burst_next as *const c_void,
+        commit: overbank_burst_commit as *const c_void,
         lookup: overbank_fib_lookup as *const c_void,
     };
     assert_ne!(calls.probe, null());
@@ -306,7 +287,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "ns a key, medians of {PAIRS} rounds         C    Rust    C more (quartiles)    best 5 %"
     );
     for entries in [1 << 12, 1 << 16, 1 << 20] {
-        caches((hints, in_place), &calls, entries)?;
+        caches(of_bursts, &calls, entries)?;
     }
     for entries in [1 << 12, 1 << 20] {
         fibs(of_fibs, &calls, entries)?;

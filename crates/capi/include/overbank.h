@@ -34,16 +34,6 @@ static inline uint64_t overbank_mix(uint64_t hash) {
 #define OVERBANK_BURST 32
 
 /**
- * The slot of a hint that is none: the key is not in the cache.
- */
-#define OVERBANK_MISS 65535
-
-/**
- * A slot of a burst that is none.
- */
-#define OVERBANK_NO_SLOT 255
-
-/**
  * Most keys of one count.
  */
 #define OVERBANK_SKETCH_BURST 64
@@ -196,29 +186,11 @@ struct overbank_cache_options {
 };
 
 /**
- * A match of a hash: perhaps the key's, perhaps another's. Verify the value.
- */
-struct overbank_hint {
-  /**
-   * The value in the slot; without a match it means nothing.
-   */
-  uint32_t value;
-  /**
-   * The candidate slot, or OVERBANK_MISS.
-   */
-  uint16_t slot;
-  /**
-   * Matches of this hash that were wrong, counted by overbank_cache_next.
-   */
-  uint16_t refused;
-};
-
-/**
  * What a cache has counted since it was made or last reset.
  */
 struct overbank_cache_counters {
   /**
-   * Keys reported by overbank_cache_commit.
+   * Keys reported by overbank_burst_commit.
    */
   uint64_t lookups;
   /**
@@ -281,26 +253,21 @@ struct overbank_cache_info {
  */
 struct overbank_burst {
   /**
-   * For each key the value in its first matching slot; without a match it means nothing.
+   * For each key the value of its first match; without a match it means nothing.
    */
   const uint32_t *values;
   /**
-   * For each key its matching candidate slots: bit `s` for slot `s`. The lowest is the first.
+   * For each key its matches: bit `s` for candidate slot `s`. The lowest is the first.
    */
   const uint32_t *masks;
-  /**
-   * For each key the slot whose value was right. The probe sets all to OVERBANK_NO_SLOT, the
-   * caller sets those that it verified.
-   */
-  uint8_t *slots;
   /**
    * Keys with a match: bit `i` for key `i`.
    */
   uint32_t matched;
   /**
-   * Matches that were wrong, counted by the caller; the probe sets it to 0.
+   * Keys whose first match is right. The probe sets it to 0, the caller sets bits.
    */
-  uint32_t refused;
+  uint32_t hits;
 };
 
 /**
@@ -561,64 +528,6 @@ enum overbank_status overbank_cache_create(const char *design,
 void overbank_cache_destroy(struct overbank_cache *cache);
 
 /**
- * Looks for up to OVERBANK_BURST hashes, and writes a hint for each: its first match.
- *
- * Asks for all cache lines before it reads the first. Changes and counts nothing. Hashes need 64
- * good bits (overbank_hash, overbank_mix).
- *
- * Threads may probe at the same time while none changes the cache.
- *
- * Requires:
- * The cache is NULL or live; `hashes` and `hints` have `count` elements.
- */
-enum overbank_status overbank_cache_probe(const struct overbank_cache *cache,
-                                          const uint64_t *hashes,
-                                          size_t count,
-                                          struct overbank_hint *hints);
-
-/**
- * As overbank_cache_probe, and meanwhile asks for the lines of the `next` hashes, which the next
- * call is expected to have as `hashes`: a burst then waits for no memory. Begin with `count` 0.
- *
- * Requires:
- * As overbank_cache_probe; `next` has `next_count` elements, OVERBANK_BURST at most.
- */
-enum overbank_status overbank_cache_probe_ahead(const struct overbank_cache *cache,
-                                                const uint64_t *hashes,
-                                                size_t count,
-                                                const uint64_t *next,
-                                                size_t next_count,
-                                                struct overbank_hint *hints);
-
-/**
- * Says that a hint was wrong: replaces it by the next match of its hash, or by OVERBANK_MISS, and
- * counts it in `refused`. A hint that is a miss stays one.
- *
- * Threads: as overbank_cache_probe.
- *
- * Requires:
- * The cache is NULL or live; `hint` is NULL or valid.
- */
-enum overbank_status overbank_cache_next(const struct overbank_cache *cache,
-                                         uint64_t hash,
-                                         struct overbank_hint *hint);
-
-/**
- * Reports a burst whose hints were verified: counts lookups, hits and wrong matches, and lets the
- * policy promote the hits.
- *
- * The hints are those of the same hashes: right ones with their slot, all others with
- * OVERBANK_MISS. Between probe and commit the cache may change; a promotion looks first.
- *
- * Requires:
- * As overbank_cache_probe; no other call uses the cache.
- */
-enum overbank_status overbank_cache_commit(struct overbank_cache *cache,
-                                           const uint64_t *hashes,
-                                           size_t count,
-                                           const struct overbank_hint *hints);
-
-/**
  * Inserts an entry: over one of the same fingerprint, else into an empty slot, else over the one
  * that the policy evicts. Fails with OVERBANK_INVALID if the value has more bits than the cache.
  *
@@ -690,12 +599,14 @@ enum overbank_status overbank_burst_create(struct overbank_burst **out);
 void overbank_burst_destroy(struct overbank_burst *burst);
 
 /**
- * Looks for up to OVERBANK_BURST hashes, as overbank_cache_probe does, and writes what it found
- * into the burst.
+ * Looks for up to OVERBANK_BURST hashes and writes into the burst what it found.
  *
- * With `next` not NULL, asks meanwhile for the lines of those hashes, as
- * overbank_cache_probe_ahead does. A key whose first match is wrong may have others:
- * overbank_cache_next, from a hint of the burst's value and slot.
+ * Asks for all cache lines before it reads the first. Changes and counts nothing. Hashes need 64
+ * good bits (overbank_hash, overbank_mix).
+ *
+ * With `next` not NULL, asks meanwhile for the lines of those hashes, which the next call is
+ * expected to have as `hashes`, and not for those of this call: a burst then waits for no memory.
+ * Begin with `count` 0.
  *
  * Threads may probe at the same time, each with its burst, while none changes the cache.
  *
@@ -711,9 +622,28 @@ enum overbank_status overbank_burst_probe(struct overbank_burst *burst,
                                           size_t next_count);
 
 /**
- * Reports a burst whose matches were verified, as overbank_cache_commit does.
+ * Says that the first match of key `i` was wrong, and makes the next one the first: its value is
+ * then in `values[i]`. OVERBANK_ABSENT if the key has no other match; its bit in `matched` is then
+ * 0, as it is in `hits`.
  *
- * The hashes are those of the probe. A slot that no key has counts as none.
+ * `hash` is the key's of the probe. Rarely needed: about one match in 65536 is wrong.
+ *
+ * Threads: as overbank_burst_probe.
+ *
+ * Requires:
+ * Cache and burst are NULL or live.
+ */
+enum overbank_status overbank_burst_next(struct overbank_burst *burst,
+                                         const struct overbank_cache *cache,
+                                         uint64_t hash,
+                                         size_t i);
+
+/**
+ * Reports a burst whose matches were verified: counts lookups, hits and wrong matches, and lets
+ * the policy promote the hits.
+ *
+ * The hashes are those of the probe. A hit of a key without a match counts as none. Between probe
+ * and commit the cache may change; a promotion looks first.
  *
  * Requires:
  * As overbank_burst_probe; no other call uses the cache.

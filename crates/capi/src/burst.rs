@@ -1,22 +1,20 @@
-//! Bursts for C without copies: the caller reads what the probe wrote, where it wrote it.
+//! Bursts for C: the caller reads what a probe wrote, where it wrote it, and says what was right.
 //!
 //! ```text
-//!   overbank_burst_probe ─▶ values, masks, matched ─ the caller verifies ─▶ slots, refused
-//!                                                  overbank_burst_commit ◀─────┘
+//!   overbank_burst_probe ─▶ values, masks, matched ─ the caller verifies ─▶ hits
+//!                                                  overbank_burst_commit ◀───┘
 //! ```
 //!
-//! What [`overbank_cache_probe`](crate::overbank_cache_probe) writes as hints is copied for the
-//! caller and read again at the commit, which costs as much as a quarter of the lookup. Here a
-//! caller's loop does what [`Probes::resolve`] does in Rust.
+//! The first match of a key is the lowest bit of its mask. One that is wrong is taken out of the
+//! mask ([`overbank_burst_next`]); so the commit needs of a key that was found one bit, which a
+//! loop in C keeps in a register.
 
-use overbank::cache::{Hits, Probes, Slot};
+use overbank::cache::{Mask, Probes, Slot};
 use overbank::hash::Hash64;
 
+use crate::border::overbank_status::OVERBANK_ABSENT;
 use crate::border::*;
-use crate::cache::{Cache, OVERBANK_BURST, overbank_cache, within};
-
-/// A slot of a burst that is none.
-pub const OVERBANK_NO_SLOT: u8 = 0xff;
+use crate::cache::{Cache, OVERBANK_BURST, overbank_cache};
 
 /// A burst in work: what a probe found and what the caller verified. Made by overbank_burst_create;
 /// the pointers stay the same until overbank_burst_destroy.
@@ -24,17 +22,14 @@ pub const OVERBANK_NO_SLOT: u8 = 0xff;
 /// One thread at a time uses it, with any caches.
 #[repr(C)]
 pub struct overbank_burst {
-    /// For each key the value in its first matching slot; without a match it means nothing.
+    /// For each key the value of its first match; without a match it means nothing.
     pub values: *const u32,
-    /// For each key its matching candidate slots: bit `s` for slot `s`. The lowest is the first.
+    /// For each key its matches: bit `s` for candidate slot `s`. The lowest is the first.
     pub masks: *const u32,
-    /// For each key the slot whose value was right. The probe sets all to OVERBANK_NO_SLOT, the
-    /// caller sets those that it verified.
-    pub slots: *mut u8,
     /// Keys with a match: bit `i` for key `i`.
     pub matched: u32,
-    /// Matches that were wrong, counted by the caller; the probe sets it to 0.
-    pub refused: u32,
+    /// Keys whose first match is right. The probe sets it to 0, the caller sets bits.
+    pub hits: u32,
 }
 
 /// What the pointers of a burst lead to. C sees the first field.
@@ -42,7 +37,8 @@ pub struct overbank_burst {
 struct Burst {
     face: overbank_burst,
     probes: Probes,
-    slots: [u8; OVERBANK_BURST],
+    /// Matches that were wrong.
+    refused: u64,
 }
 
 /// Makes a burst and sets `*out`. Any thread. The caller owns it: overbank_burst_destroy.
@@ -54,15 +50,13 @@ pub unsafe extern "C" fn overbank_burst_create(out: *mut *mut overbank_burst) ->
     border(|| {
         // SAFETY: the caller's promise.
         let out = unsafe { place(out, "out") }?;
-        let (values, masks, slots) = (std::ptr::null(), std::ptr::null(), std::ptr::null_mut());
-        let face = overbank_burst { values, masks, slots, matched: 0, refused: 0 };
-        let slots = [OVERBANK_NO_SLOT; OVERBANK_BURST];
-        let burst = Box::into_raw(Box::new(Burst { face, probes: Probes::new(), slots }));
+        let (values, masks) = (std::ptr::null(), std::ptr::null());
+        let face = overbank_burst { values, masks, matched: 0, hits: 0 };
+        let burst = Box::into_raw(Box::new(Burst { face, probes: Probes::new(), refused: 0 }));
         // SAFETY: just made; the fields lie beside each other and are not moved.
         unsafe {
             (*burst).face.values = Probes::values_at(&raw const (*burst).probes);
             (*burst).face.masks = Probes::masks_at(&raw const (*burst).probes);
-            (*burst).face.slots = (&raw mut (*burst).slots).cast();
         }
         *out = burst.cast();
         Ok(())
@@ -82,12 +76,14 @@ pub unsafe extern "C" fn overbank_burst_destroy(burst: *mut overbank_burst) {
     }
 }
 
-/// Looks for up to OVERBANK_BURST hashes, as overbank_cache_probe does, and writes what it found
-/// into the burst.
+/// Looks for up to OVERBANK_BURST hashes and writes into the burst what it found.
 ///
-/// With `next` not NULL, asks meanwhile for the lines of those hashes, as
-/// overbank_cache_probe_ahead does. A key whose first match is wrong may have others:
-/// overbank_cache_next, from a hint of the burst's value and slot.
+/// Asks for all cache lines before it reads the first. Changes and counts nothing. Hashes need 64
+/// good bits (overbank_hash, overbank_mix).
+///
+/// With `next` not NULL, asks meanwhile for the lines of those hashes, which the next call is
+/// expected to have as `hashes`, and not for those of this call: a burst then waits for no memory.
+/// Begin with `count` 0.
 ///
 /// Threads may probe at the same time, each with its burst, while none changes the cache.
 ///
@@ -116,17 +112,63 @@ pub unsafe extern "C" fn overbank_burst_probe(
                     cache.probe_batch_ahead(hashes, Hash64::slice(ahead), &mut burst.probes);
                 }
                 burst.face.matched = burst.probes.matched().bits();
-                burst.face.refused = 0;
-                burst.slots = [OVERBANK_NO_SLOT; OVERBANK_BURST];
+                burst.face.hits = 0;
+                burst.refused = 0;
                 Ok(())
             })
         }
     })
 }
 
-/// Reports a burst whose matches were verified, as overbank_cache_commit does.
+/// Says that the first match of key `i` was wrong, and makes the next one the first: its value is
+/// then in `values[i]`. OVERBANK_ABSENT if the key has no other match; its bit in `matched` is then
+/// 0, as it is in `hits`.
 ///
-/// The hashes are those of the probe. A slot that no key has counts as none.
+/// `hash` is the key's of the probe. Rarely needed: about one match in 65536 is wrong.
+///
+/// Threads: as overbank_burst_probe.
+///
+/// # Safety
+/// Cache and burst are NULL or live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn overbank_burst_next(
+    burst: *mut overbank_burst,
+    cache: *const overbank_cache,
+    hash: u64,
+    i: usize,
+) -> overbank_status {
+    border(|| {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let burst = place(burst.cast::<Burst>(), "burst")?;
+            if i >= burst.probes.len() {
+                let len = burst.probes.len();
+                return Err(Failure::invalid(format_args!("i: the burst has {len} keys, not {i}")));
+            }
+            Cache::read(cache, |cache| {
+                let Some(wrong) = burst.probes.slots(i).next() else { return Err(no_match()) };
+                let hash = Hash64::new(hash);
+                let other = cache.matches(hash).find(|&slot: &Slot| slot > wrong);
+                burst.refused += 1;
+                burst.probes.replace(i, other.map(|slot| (slot, cache.candidate(hash, slot))));
+                burst.face.matched = burst.probes.matched().bits();
+                burst.face.hits &= burst.face.matched;
+                other.map(drop).ok_or_else(no_match)
+            })
+        }
+    })
+}
+
+#[cold]
+fn no_match() -> Failure {
+    Failure::new(OVERBANK_ABSENT, "the key has no other match")
+}
+
+/// Reports a burst whose matches were verified: counts lookups, hits and wrong matches, and lets
+/// the policy promote the hits.
+///
+/// The hashes are those of the probe. A hit of a key without a match counts as none. Between probe
+/// and commit the cache may change; a promotion looks first.
 ///
 /// # Safety
 /// As overbank_burst_probe; no other call uses the cache.
@@ -143,11 +185,25 @@ pub unsafe extern "C" fn overbank_burst_commit(
             let burst = &*place(burst.cast_mut().cast::<Burst>(), "burst")?;
             let hashes = Hash64::slice(within("count", elements(hashes, count, "hashes")?)?);
             Cache::change(cache, |cache| {
-                let mut hits = Hits::of(burst.slots[..count].iter().map(|&slot| Slot::new(slot)));
-                hits.refuse(burst.face.refused.into());
+                let mut hits = burst.probes.first_matches(Mask::new(burst.face.hits));
+                hits.refuse(burst.refused);
                 cache.commit(hashes, &hits);
                 Ok(())
             })
         }
     })
+}
+
+/// Refuses more than a burst.
+#[inline(always)]
+fn within<'a, T>(name: &str, elements: &'a [T]) -> Result<&'a [T], Failure> {
+    if elements.len() > OVERBANK_BURST {
+        return Err(too_many(name, elements.len()));
+    }
+    Ok(elements)
+}
+
+#[cold]
+fn too_many(name: &str, len: usize) -> Failure {
+    Failure::invalid(format_args!("{name}: at most {OVERBANK_BURST}, not {len}"))
 }

@@ -151,10 +151,11 @@ fn the_header_is_strict_c17_and_cpp20() {
         let source = folder.path().join("header.source");
         // Twice, and something of each kind: a constant, a struct, a call.
         let text = "#include <overbank.h>\n#include <overbank.h>\n\
-            struct overbank_hint hints[OVERBANK_BURST];\n\
-            enum overbank_status probe(const struct overbank_cache *cache, uint64_t hash);\n\
-            enum overbank_status probe(const struct overbank_cache *cache, uint64_t hash) {\n\
-            hash = overbank_mix(hash); return overbank_cache_probe(cache, &hash, 1, hints); }\n";
+            uint64_t hashes[OVERBANK_BURST];\n\
+            enum overbank_status probe(struct overbank_burst *burst, struct overbank_cache *cache);\n\
+            enum overbank_status probe(struct overbank_burst *burst, struct overbank_cache *cache) {\n\
+            hashes[0] = overbank_mix(burst->hits);\n\
+            return overbank_burst_probe(burst, cache, hashes, 1, NULL, 0); }\n";
         fs::write(&source, text).unwrap();
         for compiler in compilers.iter().filter(|name| there(name)) {
             let mut command = Command::new(compiler);

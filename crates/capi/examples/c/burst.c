@@ -43,30 +43,35 @@ static size_t receive(uint64_t *keys)
 int main(void)
 {
 	struct overbank_cache *cache = NULL;
+	struct overbank_burst *burst = NULL;
 	uint64_t sent[4] = {0};
 
 	must(overbank_cache_create("blp-2-16+pblru", 8192, NULL, &cache));
+	must(overbank_burst_create(&burst));
 	for (uint64_t k = 0; k < RULES; k++)
 		rules[k] = (struct rule){.key = k, .port = (uint16_t)(k % 4)};
 
-	for (int burst = 0; burst < BURSTS; burst++) {
+	for (int round = 0; round < BURSTS; round++) {
 		uint64_t keys[OVERBANK_BURST], hashes[OVERBANK_BURST];
-		struct overbank_hint hints[OVERBANK_BURST];
 		size_t count = receive(keys);
 
 		for (size_t i = 0; i < count; i++)
 			hashes[i] = overbank_mix(keys[i]);
-		must(overbank_cache_probe(cache, hashes, count, hints));
+		must(overbank_burst_probe(burst, cache, hashes, count, NULL, 0));
 		for (size_t i = 0; i < count; i++) {
 			/* A match is a hint: only the rule's key decides. */
-			while (hints[i].slot != OVERBANK_MISS &&
-					rules[hints[i].value].key != keys[i])
-				must(overbank_cache_next(cache, hashes[i], &hints[i]));
+			while (burst->matched >> i & 1) {
+				if (rules[burst->values[i]].key == keys[i]) {
+					burst->hits |= UINT32_C(1) << i;
+					break;
+				}
+				overbank_burst_next(burst, cache, hashes[i], i);
+			}
 		}
-		must(overbank_cache_commit(cache, hashes, count, hints));
+		must(overbank_burst_commit(burst, cache, hashes, count));
 		for (size_t i = 0; i < count; i++) {
-			uint32_t rule = hints[i].value;
-			if (hints[i].slot == OVERBANK_MISS) {
+			uint32_t rule = burst->values[i];
+			if (!(burst->hits >> i & 1)) {
 				rule = look_for(keys[i]);
 				must(overbank_cache_insert(cache, hashes[i], rule));
 			}
@@ -85,6 +90,7 @@ int main(void)
 	printf("ports: %llu %llu %llu %llu\n", (unsigned long long)sent[0],
 	       (unsigned long long)sent[1], (unsigned long long)sent[2],
 			(unsigned long long)sent[3]);
+	overbank_burst_destroy(burst);
 	overbank_cache_destroy(cache);
 	return 0;
 }

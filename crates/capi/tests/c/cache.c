@@ -1,4 +1,4 @@
-/* Flow caches: every hint beside an array of what was inserted. */
+/* Flow caches: every match beside an array of what was inserted. */
 #include "test.h"
 
 enum { KEYS = 1000, ENTRIES = 256 };
@@ -18,65 +18,44 @@ static uint64_t hash_of(uint32_t k)
 	return overbank_hash((const uint8_t *)&k, sizeof k, 1);
 }
 
-/* Verifies a burst's hints as a switch would: returns how many keys were found. */
-static size_t verify(const struct overbank_cache *cache, const uint32_t *keys,
-		const uint64_t *hashes,
-		     size_t count, struct overbank_hint *hints, const uint8_t *inserted)
+/* Verifies a burst as a switch would; returns how many keys were found, and counts wrong matches. */
+static size_t verify(struct overbank_burst *burst, const struct overbank_cache *cache,
+		     const uint32_t *keys, const uint64_t *hashes, size_t count,
+		     const uint8_t *inserted, uint64_t *wrong)
 {
 	size_t found = 0;
+	CHECK(burst->hits == 0 && (burst->matched >> (count % 32) == 0 || count == 32));
 	for (size_t i = 0; i < count; i++) {
-		while (hints[i].slot != OVERBANK_MISS) {
+		CHECK((burst->masks[i] != 0) == (burst->matched >> i & 1));
+		while (burst->matched >> i & 1) {
+			uint32_t mask = burst->masks[i], value = burst->values[i];
 			/* A value that was never inserted, or that was erased, is nowhere. */
-			CHECK(hints[i].value < KEYS && inserted[hints[i].value]);
-			if (hints[i].value == keys[i]) {
+			CHECK(value < KEYS && inserted[value]);
+			if (value == keys[i]) {
+				burst->hits |= UINT32_C(1) << i;
 				found++;
 				break;
 			}
-			OK(overbank_cache_next(cache, hashes[i], &hints[i]));
+			enum overbank_status said = overbank_burst_next(burst, cache, hashes[i], i);
+			CHECK(said == (burst->matched >> i & 1 ? OVERBANK_OK : OVERBANK_ABSENT));
+			CHECK(said == (burst->masks[i] ? OVERBANK_OK : OVERBANK_ABSENT));
+			CHECK(!burst->masks[i] || (burst->masks[i] & -burst->masks[i]) > (mask & -mask));
+			++*wrong;
 		}
 	}
-	return found;
-}
-
-/* Probes, verifies and commits a burst in place; writes what the loop with hints would say. */
-static size_t in_place(struct overbank_burst *burst, struct overbank_cache *cache,
-		       const uint32_t *keys, const uint64_t *hashes, size_t count,
-		       const uint64_t *next, size_t next_count, struct overbank_hint *hints,
-		       const uint8_t *inserted)
-{
-	struct overbank_hint expected[OVERBANK_BURST];
-	size_t found = 0;
-	OK(overbank_cache_probe(cache, hashes, count, expected));
-	OK(overbank_burst_probe(burst, cache, hashes, count, next, next_count));
-	CHECK(burst->refused == 0 && (burst->matched >> (count % 32) == 0 || count == 32));
-	for (size_t i = 0; i < count; i++) {
-		CHECK(burst->slots[i] == OVERBANK_NO_SLOT);
-		CHECK((burst->masks[i] != 0) == (burst->matched >> i & 1));
-		hints[i] = (struct overbank_hint){.slot = OVERBANK_MISS};
-		if (burst->masks[i]) {
-			hints[i].slot = (uint16_t)__builtin_ctz(burst->masks[i]);
-			hints[i].value = burst->values[i];
-			CHECK(hints[i].value == expected[i].value);
-		}
-		CHECK(hints[i].slot == expected[i].slot);
-		found += verify(cache, &keys[i], &hashes[i], 1, &hints[i], inserted);
-		burst->refused += hints[i].refused;
-		if (hints[i].slot != OVERBANK_MISS)
-			burst->slots[i] = (uint8_t)hints[i].slot;
-	}
-	OK(overbank_burst_commit(burst, cache, hashes, count));
 	return found;
 }
 
 /* How many of all keys the cache has. */
-static size_t found_of_all(const struct overbank_cache *cache, const uint8_t *inserted)
+static size_t found_of_all(struct overbank_burst *burst, const struct overbank_cache *cache,
+			   const uint8_t *inserted)
 {
 	size_t found = 0;
+	uint64_t wrong = 0;
 	for (uint32_t k = 0; k < KEYS; k++) {
 		uint64_t hash = hash_of(k);
-		struct overbank_hint hint;
-		OK(overbank_cache_probe(cache, &hash, 1, &hint));
-		found += verify(cache, &k, &hash, 1, &hint, inserted);
+		OK(overbank_burst_probe(burst, cache, &hash, 1, NULL, 0));
+		found += verify(burst, cache, &k, &hash, 1, inserted, &wrong);
 	}
 	return found;
 }
@@ -96,7 +75,6 @@ static void twin(const char *design, uint32_t value_bits)
 	for (size_t operation = 0; operation < operations; operation += OVERBANK_BURST) {
 		uint32_t keys[OVERBANK_BURST];
 		uint64_t hashes[OVERBANK_BURST];
-		struct overbank_hint hints[OVERBANK_BURST];
 		size_t count = ahead_count;
 		memcpy(keys, ahead, sizeof keys);
 		memcpy(hashes, ahead_hashes, sizeof hashes);
@@ -105,25 +83,16 @@ static void twin(const char *design, uint32_t value_bits)
 			ahead[i] = next_random(&state) % KEYS;
 			ahead_hashes[i] = hash_of(ahead[i]);
 		}
-		size_t way = next_random(&state) % 4;
-		if (way == 0)
-			OK(overbank_cache_probe(cache, hashes, count, hints));
-		else if (way == 1)
-			OK(overbank_cache_probe_ahead(cache, hashes, count, ahead_hashes,
-					ahead_count, hints));
-		if (way < 2)
-			expected.hits += verify(cache, keys, hashes, count, hints, inserted);
-		else
-			expected.hits += in_place(burst, cache, keys, hashes, count,
-						  way == 2 ? NULL : ahead_hashes,
-						  way == 2 ? 0 : ahead_count, hints, inserted);
+		bool looks_ahead = next_random(&state) % 2;
+		OK(overbank_burst_probe(burst, cache, hashes, count,
+					looks_ahead ? ahead_hashes : NULL,
+					looks_ahead ? ahead_count : 0));
+		expected.hits += verify(burst, cache, keys, hashes, count, inserted,
+					&expected.false_positives);
 		expected.lookups += count;
-		for (size_t i = 0; i < count; i++)
-			expected.false_positives += hints[i].refused;
-		if (way < 2)
-			OK(overbank_cache_commit(cache, hashes, count, hints));
+		OK(overbank_burst_commit(burst, cache, hashes, count));
 		for (size_t i = 0; i < count; i++) {
-			if (hints[i].slot == OVERBANK_MISS) {
+			if (!(burst->hits >> i & 1)) {
 				OK(overbank_cache_insert(cache, hashes[i], keys[i]));
 				inserted[keys[i]] = 1;
 				expected.inserts++;
@@ -148,7 +117,7 @@ static void twin(const char *design, uint32_t value_bits)
 	struct overbank_cache_info info;
 	OK(overbank_cache_info(cache, &info));
 	CHECK(info.len == counters.inserts - counters.replacements - counters.evictions - counters.removals);
-	CHECK(info.len == found_of_all(cache, inserted));
+	CHECK(info.len == found_of_all(burst, cache, inserted));
 	CHECK(info.len <= info.capacity && info.capacity >= ENTRIES &&
 			info.buckets <= info.capacity);
 	CHECK(info.bytes >= info.capacity * (2 + value_bits / 8) && info.candidates >= 4);
@@ -160,7 +129,7 @@ static void twin(const char *design, uint32_t value_bits)
 	OK(overbank_cache_counters(cache, &counters));
 	CHECK(counters.lookups + counters.hits + counters.inserts + counters.removals == 0);
 	OK(overbank_cache_info(cache, &info));
-	CHECK(info.len == 0 && found_of_all(cache, inserted) == 0);
+	CHECK(info.len == 0 && found_of_all(burst, cache, inserted) == 0);
 	overbank_burst_destroy(burst);
 	overbank_cache_destroy(cache);
 }
@@ -198,94 +167,71 @@ static void refuses(void)
 	CHECK(!none);
 
 	uint64_t hashes[OVERBANK_BURST + 1] = {1};
-	struct overbank_hint hints[OVERBANK_BURST + 1], before[OVERBANK_BURST + 1];
-	memset(hints, 0x5a, sizeof hints);
-	memcpy(before, hints, sizeof hints);
-	INVALID("handle is NULL", overbank_cache_probe(NULL, hashes, 1, hints));
-	INVALID("not one of overbank's", overbank_cache_probe(ASKEW(struct overbank_cache, cache),
-			hashes, 1, hints));
-	INVALID("hashes is NULL", overbank_cache_probe(cache, NULL, 1, hints));
-	INVALID("hints is NULL", overbank_cache_probe(cache, hashes, 1, NULL));
-	INVALID("hashes is not aligned", overbank_cache_probe(cache, ASKEW(uint64_t, hashes), 1,
-			hints));
-	INVALID("hints is not aligned", overbank_cache_probe(cache, hashes, 1,
-			ASKEW(struct overbank_hint, hints)));
-	INVALID("at most 32, not 33", overbank_cache_probe(cache, hashes, 33, hints));
-	INVALID("", overbank_cache_probe(cache, hashes, SIZE_MAX, hints));
-	INVALID("next_count: at most 32, not 33", overbank_cache_probe_ahead(cache, hashes, 1,
-			hashes, 33, hints));
-	INVALID("next is NULL", overbank_cache_probe_ahead(cache, hashes, 1, NULL, 1, hints));
-	INVALID("hashes is NULL", overbank_cache_probe_ahead(cache, NULL, 1, NULL, 0, hints));
-	INVALID("handle is NULL", overbank_cache_probe_ahead(NULL, NULL, 0, hashes, 1, NULL));
-	CHECK(memcmp(before, hints, sizeof hints) == 0);
-	OK(overbank_cache_probe(cache, NULL, 0, NULL));
-	OK(overbank_cache_probe_ahead(cache, NULL, 0, NULL, 0, NULL));
-
-	struct overbank_hint miss = {.slot = OVERBANK_MISS};
-	INVALID("handle is NULL", overbank_cache_next(NULL, 1, &miss));
-	INVALID("hint is NULL", overbank_cache_next(cache, 1, NULL));
-	INVALID("hint is not aligned", overbank_cache_next(cache, 1, ASKEW(struct overbank_hint,
-			hints)));
-	/* next on a miss changes and counts nothing; on a slot that cannot be, it is a miss. */
-	OK(overbank_cache_next(cache, 1, &miss));
-	CHECK(miss.slot == OVERBANK_MISS && miss.refused == 0);
-	struct overbank_hint wild = {.slot = OVERBANK_MISS - 1, .refused = UINT16_MAX};
-	OK(overbank_cache_next(cache, 1, &wild));
-	CHECK(wild.slot == OVERBANK_MISS && wild.refused == UINT16_MAX);
-
-	/* commit before any probe, of slots that nothing gave out. */
-	struct overbank_cache_counters counters;
-	INVALID("handle is NULL", overbank_cache_commit(NULL, hashes, 1, hints));
-	INVALID("hashes is NULL", overbank_cache_commit(cache, NULL, 1, hints));
-	INVALID("hints is NULL", overbank_cache_commit(cache, hashes, 1, NULL));
-	INVALID("hints is not aligned", overbank_cache_commit(cache, hashes, 1,
-			ASKEW(struct overbank_hint, hints)));
-	INVALID("at most 32, not 33", overbank_cache_commit(cache, hashes, 33, hints));
-	OK(overbank_cache_counters(cache, &counters));
-	CHECK(counters.lookups == 0);
-	OK(overbank_cache_commit(cache, NULL, 0, NULL));
-	OK(overbank_cache_insert(cache, hashes[0], 9));
-	for (uint32_t slot = 0; slot <= UINT16_MAX; slot++) {
-		hints[0] = (struct overbank_hint){.slot = slot};
-		OK(overbank_cache_commit(cache, hashes, 1, hints));
-	}
-	OK(overbank_cache_probe(cache, hashes, 1, hints));
-	CHECK(hints[0].slot != OVERBANK_MISS && hints[0].value == 9 && hints[0].refused == 0);
-
-	/* A wrong match: the hash is there, the value is another key's. */
-	OK(overbank_cache_counters_reset(cache));
-	OK(overbank_cache_next(cache, hashes[0], &hints[0]));
-	CHECK(hints[0].slot == OVERBANK_MISS && hints[0].refused == 1);
-	OK(overbank_cache_next(cache, hashes[0], &hints[0]));
-	CHECK(hints[0].refused == 1);
-	OK(overbank_cache_commit(cache, hashes, 1, hints));
-	OK(overbank_cache_counters(cache, &counters));
-	CHECK(counters.lookups == 1 && counters.hits == 0 && counters.false_positives == 1);
-
 	struct overbank_burst *burst = NULL;
 	INVALID("out is NULL", overbank_burst_create(NULL));
 	OK(overbank_burst_create(&burst));
+	const uint32_t *values = burst->values, *masks = burst->masks;
 	INVALID("burst is NULL", overbank_burst_probe(NULL, cache, hashes, 1, NULL, 0));
 	INVALID("burst is not aligned", overbank_burst_probe(ASKEW(struct overbank_burst, burst),
 			cache, hashes, 1, NULL, 0));
 	INVALID("handle is NULL", overbank_burst_probe(burst, NULL, hashes, 1, NULL, 0));
+	INVALID("not one of overbank's", overbank_burst_probe(burst,
+			ASKEW(struct overbank_cache, cache), hashes, 1, NULL, 0));
 	INVALID("hashes is NULL", overbank_burst_probe(burst, cache, NULL, 1, NULL, 0));
+	INVALID("hashes is not aligned", overbank_burst_probe(burst, cache, ASKEW(uint64_t, hashes),
+			1, NULL, 0));
 	INVALID("count: at most 32, not 33", overbank_burst_probe(burst, cache, hashes, 33, NULL, 0));
+	INVALID("", overbank_burst_probe(burst, cache, hashes, SIZE_MAX, NULL, 0));
 	INVALID("next is NULL", overbank_burst_probe(burst, cache, hashes, 1, NULL, 1));
 	INVALID("next_count: at most 32, not 33", overbank_burst_probe(burst, cache, hashes, 1,
 			hashes, 33));
-	/* commit before any probe, and of slots that are none. */
-	OK(overbank_burst_commit(burst, cache, hashes, 1));
-	memset(burst->slots, 200, OVERBANK_BURST);
-	OK(overbank_burst_commit(burst, cache, hashes, OVERBANK_BURST));
+	CHECK(burst->matched == 0 && burst->hits == 0 && burst->masks[0] == 0);
+	OK(overbank_burst_probe(burst, cache, NULL, 0, NULL, 0));
+	OK(overbank_burst_probe(burst, cache, NULL, 0, hashes, 0));
+
+	/* commit and next before any probe, and hits that nothing gave out. */
+	struct overbank_cache_counters counters;
+	INVALID("the burst has 0 keys, not 0", overbank_burst_next(burst, cache, hashes[0], 0));
+	burst->hits = UINT32_MAX;
+	OK(overbank_burst_commit(burst, cache, hashes, 0));
 	INVALID("burst is NULL", overbank_burst_commit(NULL, cache, hashes, 1));
 	INVALID("handle is NULL", overbank_burst_commit(burst, NULL, hashes, 1));
 	INVALID("hashes is NULL", overbank_burst_commit(burst, cache, NULL, 1));
 	INVALID("count: at most 32, not 33", overbank_burst_commit(burst, cache, hashes, 33));
 	OK(overbank_cache_counters(cache, &counters));
-	CHECK(counters.lookups == 34 && counters.hits == 0);
+	CHECK(counters.lookups == 0 && counters.hits == 0);
+	OK(overbank_burst_probe(burst, cache, hashes, OVERBANK_BURST, NULL, 0));
+	burst->hits = UINT32_MAX;
+	OK(overbank_burst_commit(burst, cache, hashes, OVERBANK_BURST));
+	OK(overbank_cache_counters(cache, &counters));
+	CHECK(counters.lookups == OVERBANK_BURST && counters.hits == 0);
+
+	/* A wrong match: the hash is there, the value is another key's. */
+	OK(overbank_cache_insert(cache, hashes[0], 9));
+	OK(overbank_cache_counters_reset(cache));
 	OK(overbank_burst_probe(burst, cache, hashes, 1, NULL, 0));
-	CHECK(burst->matched == 1 && burst->values[0] == 9 && burst->slots[0] == OVERBANK_NO_SLOT);
+	CHECK(burst->matched == 1 && burst->values[0] == 9 && burst->hits == 0);
+	INVALID("burst is NULL", overbank_burst_next(NULL, cache, hashes[0], 0));
+	INVALID("handle is NULL", overbank_burst_next(burst, NULL, hashes[0], 0));
+	INVALID("i: the burst has 1 keys, not 1", overbank_burst_next(burst, cache, hashes[0], 1));
+	INVALID("not 18446744073709551615", overbank_burst_next(burst, cache, 1, SIZE_MAX));
+	burst->hits = 1;
+	STATUS(OVERBANK_ABSENT, overbank_burst_next(burst, cache, hashes[0], 0));
+	CHECK(burst->matched == 0 && burst->masks[0] == 0 && burst->hits == 0);
+	/* Of a miss it changes and counts nothing. */
+	STATUS(OVERBANK_ABSENT, overbank_burst_next(burst, cache, hashes[0], 0));
+	OK(overbank_burst_commit(burst, cache, hashes, 1));
+	OK(overbank_cache_counters(cache, &counters));
+	CHECK(counters.lookups == 1 && counters.hits == 0 && counters.false_positives == 1);
+
+	/* What it was right about in the probe before is forgotten. */
+	OK(overbank_burst_probe(burst, cache, hashes, 1, NULL, 0));
+	CHECK(burst->matched == 1 && burst->hits == 0);
+	burst->hits = 1;
+	OK(overbank_burst_commit(burst, cache, hashes, 1));
+	OK(overbank_cache_counters(cache, &counters));
+	CHECK(counters.hits == 1 && counters.false_positives == 1);
+	CHECK(burst->values == values && burst->masks == masks);
 	overbank_burst_destroy(burst);
 	overbank_burst_destroy(NULL);
 
@@ -324,10 +270,12 @@ void test_cache(void)
 	/* 32-bit values keep all bits. */
 	struct overbank_cache *cache = make("blp-2-4", 1024, 32);
 	uint64_t hash = hash_of(1);
-	struct overbank_hint hint;
+	struct overbank_burst *burst = NULL;
+	OK(overbank_burst_create(&burst));
 	OK(overbank_cache_insert(cache, hash, UINT32_MAX));
-	OK(overbank_cache_probe(cache, &hash, 1, &hint));
-	CHECK(hint.slot != OVERBANK_MISS && hint.value == UINT32_MAX);
+	OK(overbank_burst_probe(burst, cache, &hash, 1, NULL, 0));
+	CHECK(burst->matched == 1 && burst->values[0] == UINT32_MAX);
+	overbank_burst_destroy(burst);
 	overbank_cache_destroy(cache);
 
 	/* What is destroyed is given back: this would be 1 GiB. */

@@ -94,11 +94,11 @@ fn burst(
 ) -> (u32, u32) {
     cache.probe_batch(hashes, probes);
     let mut right = 0u32;
-    let hits = probes.resolve_branchless(cache, hashes, |_, _| true);
-    for (i, (found, &value)) in probes.values().iter().zip(values).enumerate() {
-        let is_right = *found == u32::from(value);
-        right += u32::from(hits.found().contains(i) & is_right);
-    }
+    let hits = probes.resolve_branchless(cache, hashes, |i, found| {
+        right |= u32::from(found == u32::from(values[i])) << i;
+        true
+    });
+    let right = (right & hits.found().bits()).count_ones();
     cache.commit(hashes, &hits);
     for i in hits.missed() {
         cache.insert(hashes[i], u32::from(values[i])).expect("16 bits fit every layout");

@@ -37,7 +37,7 @@ pub trait DynCache: sealed::Sealed + Send + Sync {
     /// See [`FlowCache::matches`].
     fn matches(&self, hash: Hash64) -> Slots;
     /// See [`FlowCache::commit`].
-    fn commit(&mut self, hashes: &[Hash64], hits: &Hits);
+    fn commit(&mut self, hashes: &[Hash64], hits: &Hits<'_>);
     /// See [`FlowCache::lookup`].
     fn lookup(&mut self, hash: Hash64, verify: &mut dyn FnMut(u32) -> bool) -> Option<u32>;
     /// See [`FlowCache::get`].
@@ -133,7 +133,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> DynCache for FlowCache<G, P, L> {
         self.matches(hash)
     }
 
-    fn commit(&mut self, hashes: &[Hash64], hits: &Hits) {
+    fn commit(&mut self, hashes: &[Hash64], hits: &Hits<'_>) {
         self.commit(hashes, hits);
     }
 

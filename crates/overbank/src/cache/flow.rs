@@ -9,7 +9,7 @@ use super::error::CacheError;
 use super::geometry::{Fingerprint, Geometry, fingerprint};
 use super::layout::{Fp16V16, Layout};
 use super::policy::{Policy, Random};
-use super::probes::{BURST, Hits, Probes, Slot, Slots};
+use super::probes::{BURST, Hits, Probes, Slot, Slots, keys};
 use super::table::{Entry, Place, Table};
 use crate::hash::Hash64;
 use crate::isa::Isa;
@@ -121,38 +121,37 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         Slots::of(self.table.scan(hash).matching)
     }
 
-    /// Reports verified lookups, in order: for each hash the candidate slot whose value was right.
+    /// Reports a burst whose matches were verified.
     ///
     /// Counts, and lets the policy promote. A promotion first checks that the slot still has the
     /// fingerprint, since an earlier one of the same burst may have moved the entry. Of hashes and
     /// hits, those count that both have.
     #[inline]
-    pub fn commit(&mut self, hashes: &[Hash64], hits: &Hits) {
+    pub fn commit(&mut self, hashes: &[Hash64], hits: &Hits<'_>) {
         let count = hashes.len().min(hits.len());
-        let (hashes, slots, false_positives) =
-            (&hashes[..count], &hits.slots()[..count], hits.refused());
-        let hits = slots.iter().map(|&s| u32::from(usize::from(s) < G::CANDIDATES)).sum::<u32>();
+        let hit = hits.hit & keys(count);
         self.counters.lookups = self.counters.lookups.wrapping_add(count as u64);
-        self.counters.hits = self.counters.hits.wrapping_add(u64::from(hits));
-        self.counters.false_positives = self.counters.false_positives.wrapping_add(false_positives);
-        self.policy.report(&mut self.table, hashes, slots, hits);
+        self.counters.hits = self.counters.hits.wrapping_add(hit.count_ones().into());
+        self.counters.false_positives = self.counters.false_positives.wrapping_add(hits.refused);
+        self.policy.report(&mut self.table, &hashes[..count], &hits.masks[..count], hit);
     }
 
     /// Returns the value that `verify` accepts, among those whose fingerprint matches. Calls
     /// `verify` once per match, in the order of the candidate slots, until it returns true.
     #[inline]
     pub fn lookup(&mut self, hash: Hash64, mut verify: impl FnMut(u32) -> bool) -> Option<u32> {
-        let (mut hits, mut found) = (Hits::none(1), None);
+        let (mut mask, mut refused, mut found) = (0, 0, None);
         for slot in self.matches(hash) {
             let value = self.candidate(hash, slot);
             if verify(value) {
-                hits.hit(0, slot);
+                mask = 1 << slot.get();
                 found = Some(value);
                 break;
             }
-            hits.refuse(1);
+            refused += 1;
         }
-        self.commit(&[hash], &hits);
+        let hit = found.is_some().into();
+        self.commit(&[hash], &Hits { masks: &[mask], hit, refused });
         found
     }
 
@@ -193,7 +192,7 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
         let mut next = hashes.chunks(BURST);
         self.probe_batch_ahead(&[], next.next().unwrap_or_default(), &mut probes);
         for (b, (hashes, out)) in hashes.chunks(BURST).zip(out.chunks_mut(BURST)).enumerate() {
-            let mut hits = Hits::none(hashes.len());
+            let (mut hit, mut refused) = (0, 0);
             self.probe_batch_ahead(hashes, next.next().unwrap_or_default(), &mut probes);
             for (i, &hash) in hashes.iter().enumerate() {
                 out[i] = None;
@@ -201,16 +200,17 @@ impl<G: Geometry, P: Policy<G>, L: Layout> FlowCache<G, P, L> {
                 while let Some(slot) = Slots::of(left).next() {
                     let value = self.candidate(hash, slot);
                     if verify(b * BURST + i, value) {
-                        hits.hit(i, slot);
+                        probes.mask[i] = left;
+                        hit |= 1 << i;
                         out[i] = Some(value);
                         break;
                     }
-                    hits.refuse(1);
+                    refused += 1;
                     // A probe may omit second buckets after a match in the first.
                     left = self.table.scan(hash).matching & (u32::MAX - 1) << slot.get();
                 }
             }
-            self.commit(hashes, &hits);
+            self.commit(hashes, &Hits { masks: probes.masks(), hit, refused });
         }
     }
 

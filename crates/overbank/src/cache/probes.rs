@@ -10,9 +10,6 @@ use crate::hash::Hash64;
 /// Most keys of one probe.
 pub const BURST: usize = 32;
 
-/// Of a key without a slot.
-pub(crate) const MISS: u8 = u8::MAX;
-
 /// One of a key's candidate slots, below 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u8);
@@ -34,6 +31,11 @@ impl Slot {
 pub struct Mask(pub(crate) u32);
 
 impl Mask {
+    /// Returns the set of the numbers whose bits are set.
+    pub const fn new(bits: u32) -> Self {
+        Self(bits)
+    }
+
     /// Returns a bit for each number, the lowest for 0.
     pub const fn bits(self) -> u32 {
         self.0
@@ -192,79 +194,105 @@ impl Probes {
         Slots::of(self.mask.get(i).copied().unwrap_or(0))
     }
 
+    /// Puts another match in the place of key `i`'s; without one it is a miss.
+    pub fn replace(&mut self, i: usize, found: Option<(Slot, u32)>) {
+        if i >= self.len() {
+            return;
+        }
+        self.mask[i] = found.map_or(0, |(slot, _)| 1 << slot.0);
+        self.value[i] = found.map_or(self.value[i], |(_, value)| value);
+        self.matched = self.matched & !(1 << i) | u32::from(found.is_some()) << i;
+    }
+
+    /// Returns the report of a burst in which the first matches of these keys are right.
+    #[inline(always)]
+    pub fn first_matches(&self, right: Mask) -> Hits<'_> {
+        Hits { masks: self.masks(), hit: right.0 & self.matched, refused: 0 }
+    }
+
     /// Decides which matches are right: `verify(i, value)` says whether the value belongs to the
-    /// key of `hashes[i]`. It is asked for each match, in the order of the keys and then of the
-    /// slots, until it returns true.
+    /// key of `hashes[i]`. It is asked for the first match of each key, in order, and then for the
+    /// others of each key whose first is wrong, until it returns true. The right match of a key is
+    /// then its first; a key without one is a miss.
     ///
     /// `cache` and `hashes` are those of the probe.
     #[inline(always)]
     pub fn resolve<C: DynCache + ?Sized>(
-        &self,
+        &mut self,
         cache: &C,
         hashes: &[Hash64],
         mut verify: impl FnMut(usize, u32) -> bool,
-    ) -> Hits {
-        let mut hits = Hits::none(self.len.min(hashes.len()));
-        for (i, &hash) in hashes[..hits.len].iter().enumerate() {
-            let mask = self.mask[i];
-            if mask == 0 {
-                continue;
-            }
-            if verify(i, self.value[i]) {
-                hits.set(i, mask.trailing_zeros() as u8);
-            } else {
-                hits.refused += 1;
-                others(&mut hits, cache, (i, hash, mask & (mask - 1)), &mut verify);
-            }
+    ) -> Hits<'_> {
+        let len = self.len().min(hashes.len());
+        let mut hit = 0;
+        for (i, (&mask, &value)) in self.mask[..len].iter().zip(&self.value).enumerate() {
+            hit |= u32::from(mask != 0 && verify(i, value)) << i;
         }
-        hits
+        self.after_first(cache, &hashes[..len], verify, hit)
     }
 
     /// Decides as [`Self::resolve`] without a branch on what was found, if `verify` has no effect:
     /// it is asked about values without meaning, too.
     #[inline(always)]
     pub fn resolve_branchless<C: DynCache + ?Sized>(
-        &self,
+        &mut self,
         cache: &C,
         hashes: &[Hash64],
         mut verify: impl FnMut(usize, u32) -> bool,
-    ) -> Hits {
-        let mut hits = Hits::none(self.len.min(hashes.len()));
-        for i in 0..hits.len {
-            let right = verify(i, self.value[i]) & (self.mask[i] != 0);
-            // A miss sets all bits of the slot, which is `MISS`.
-            hits.slots[i] = self.mask[i].trailing_zeros() as u8 | u8::from(!right).wrapping_neg();
-            hits.hit |= u32::from(right) << i;
+    ) -> Hits<'_> {
+        let len = self.len().min(hashes.len());
+        let mut hit = 0;
+        for (i, &value) in self.value[..len].iter().enumerate() {
+            hit |= u32::from(verify(i, value)) << i;
         }
-        // Wrong first matches, about one lookup in thousands.
-        let wrong = self.matched & !hits.hit & keys(hits.len);
-        for i in Ones(wrong) {
-            hits.refused += 1;
-            let left = self.mask[i] & (self.mask[i] - 1);
-            others(&mut hits, cache, (i, hashes[i], left), &mut verify);
-        }
-        hits
+        let hit = hit & self.matched;
+        self.after_first(cache, &hashes[..len], verify, hit)
     }
-}
 
-/// Asks about the matches of a key that follow the first one.
-#[cold]
-fn others<C: DynCache + ?Sized>(
-    hits: &mut Hits,
-    cache: &C,
-    (i, hash, mask): (usize, Hash64, u32),
-    verify: &mut impl FnMut(usize, u32) -> bool,
-) {
-    for slot in Slots::of(mask) {
-        if verify(i, cache.candidate(hash, slot)) {
-            return hits.set(i, slot.0);
+    /// Asks about the other matches of keys whose first was wrong, about one lookup in thousands.
+    #[inline(always)]
+    fn after_first<C: DynCache + ?Sized>(
+        &mut self,
+        cache: &C,
+        hashes: &[Hash64],
+        mut verify: impl FnMut(usize, u32) -> bool,
+        mut hit: u32,
+    ) -> Hits<'_> {
+        let mut refused = 0;
+        for i in Ones(self.matched & !hit & keys(hashes.len())) {
+            let right = self.others(cache, (i, hashes[i]), &mut verify, &mut refused);
+            hit |= u32::from(right) << i;
         }
-        hits.refused += 1;
+        Hits { masks: &self.mask[..hashes.len()], hit, refused }
+    }
+
+    /// Counts the first match of a key as wrong, and asks about those that follow; puts the right
+    /// one in its place.
+    #[cold]
+    fn others<C: DynCache + ?Sized>(
+        &mut self,
+        cache: &C,
+        (i, hash): (usize, Hash64),
+        verify: &mut impl FnMut(usize, u32) -> bool,
+        refused: &mut u64,
+    ) -> bool {
+        let mut found = None;
+        for slot in self.slots(i).skip(1) {
+            *refused += 1;
+            let value = cache.candidate(hash, slot);
+            if verify(i, value) {
+                found = Some((slot, value));
+                break;
+            }
+        }
+        *refused += u64::from(found.is_none());
+        self.replace(i, found);
+        found.is_some()
     }
 }
 
 /// Returns a bit for each key of a burst of `len`.
-const fn keys(len: usize) -> u32 {
+pub(crate) const fn keys(len: usize) -> u32 {
     ((1u64 << len) - 1) as u32
 }
 
@@ -276,68 +304,29 @@ impl Default for Probes {
 
 /// What was verified of a burst. To be reported by [`FlowCache::commit`](super::FlowCache::commit).
 #[derive(Clone, Debug)]
-pub struct Hits {
-    slots: [u8; BURST],
-    hit: u32,
-    len: usize,
-    refused: u64,
+pub struct Hits<'a> {
+    /// The matches of each key; the right one is the first.
+    pub(crate) masks: &'a [u32],
+    /// Keys that were found.
+    pub(crate) hit: u32,
+    pub(crate) refused: u64,
 }
 
-impl Hits {
-    /// Returns a report of `len` keys, [`BURST`] at most, of which none was found.
-    #[inline]
-    pub const fn none(len: usize) -> Hits {
-        let len = if len < BURST { len } else { BURST };
-        Hits { slots: [MISS; BURST], hit: 0, len, refused: 0 }
-    }
-
-    /// Returns a report of the slots in which the keys of a burst were found. Ignores those past
-    /// [`BURST`].
-    #[inline(always)]
-    pub fn of(found: impl ExactSizeIterator<Item = Option<Slot>>) -> Hits {
-        let mut hits = Hits::none(found.len());
-        for (place, slot) in hits.slots.iter_mut().zip(found) {
-            *place = slot.map_or(MISS, Slot::get);
-        }
-        // The top bit of each byte that is a slot, eight at a time, gathered by a product.
-        let (words, _) = hits.slots.as_chunks::<8>();
-        for (i, &word) in words.iter().enumerate() {
-            let slots = !u64::from_le_bytes(word) & 0x8080_8080_8080_8080;
-            let bits = (slots >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-            hits.hit |= (bits as u32) << (8 * i);
-        }
-        hits
-    }
-
-    /// Says that key `i` was found in this slot. Ignores keys that are none of the burst; a slot
-    /// that the cache does not have counts as a miss there.
-    #[inline]
-    pub fn hit(&mut self, i: usize, slot: Slot) {
-        if i < self.len {
-            self.set(i, slot.0);
-        }
-    }
-
+impl Hits<'_> {
     /// Adds matches that were wrong.
     #[inline]
     pub fn refuse(&mut self, count: u64) {
         self.refused = self.refused.saturating_add(count);
     }
 
-    #[inline(always)]
-    fn set(&mut self, i: usize, slot: u8) {
-        self.slots[i] = slot;
-        self.hit |= 1 << i;
-    }
-
     /// Returns the number of keys.
     pub const fn len(&self) -> usize {
-        self.len
+        self.masks.len()
     }
 
     /// Returns whether there are no keys.
     pub const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.masks.is_empty()
     }
 
     /// Returns the keys that were found.
@@ -347,18 +336,12 @@ impl Hits {
 
     /// Returns the keys that were not.
     pub const fn missed(&self) -> Mask {
-        Mask(!self.hit & keys(self.len))
+        Mask(!self.hit & keys(self.len()))
     }
 
     /// Returns how many matches were wrong.
     pub const fn refused(&self) -> u64 {
         self.refused
-    }
-
-    /// Returns the number of each key's slot; for a key that was not found one that is no slot.
-    #[inline(always)]
-    pub(crate) fn slots(&self) -> &[u8] {
-        &self.slots[..self.len]
     }
 }
 
@@ -374,16 +357,22 @@ mod tests {
     }
 
     #[test]
-    fn hits_of_slots_are_those_said_one_by_one() {
-        for len in 0..=BURST + 1 {
-            let slot = |i: usize| Slot::new((i * 37 % 61) as u8);
-            let mut expected = Hits::none(len);
-            for (i, slot) in (0..len).filter_map(|i| Some((i, slot(i)?))) {
-                expected.hit(i, slot);
-            }
-            let hits = Hits::of((0..len).map(slot));
-            assert_eq!((hits.slots(), hits.found()), (expected.slots(), expected.found()));
-            assert_eq!((hits.len(), hits.missed()), (expected.len(), expected.missed()));
+    fn a_hit_needs_a_match() {
+        let probes = Probes { len: 3, matched: 5, mask: [6; BURST], ..Probes::new() };
+        let hits = probes.first_matches(Mask::new(u32::MAX));
+        assert_eq!((hits.len(), hits.found(), hits.missed()), (3, Mask::new(5), Mask::new(2)));
+    }
+
+    #[test]
+    fn a_match_is_replaced() {
+        let mut probes = Probes { len: 2, matched: 3, mask: [5; BURST], ..Probes::new() };
+        probes.replace(1, Slot::new(31).map(|slot| (slot, 7)));
+        assert_eq!((probes.masks(), probes.values()), (&[5, 1 << 31][..], &[0, 7][..]));
+        probes.replace(0, None);
+        assert_eq!((probes.masks(), probes.matched()), (&[0, 1 << 31][..], Mask::new(2)));
+        for outside in [2, BURST, usize::MAX] {
+            probes.replace(outside, Slot::new(1).map(|slot| (slot, 1)));
         }
+        assert_eq!((probes.mask[2], probes.matched()), (5, Mask::new(2)));
     }
 }

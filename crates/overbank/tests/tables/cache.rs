@@ -161,13 +161,15 @@ fn a_promotion_looks_again() {
         assert_eq!(found, [Some(4); 3]);
         assert_eq!([0, 1, 2, 3].map(|slot| peek(&cache, 0, slot).unwrap().0), [1, 2, 4, 3]);
         // A report of a slot that holds something else, or nothing, changes nothing.
-        let mut hits = Hits::none(2);
-        hits.hit(0, Slot::new(2).unwrap());
-        hits.hit(1, Slot::new(31).unwrap());
-        hits.hit(2, Slot::new(0).unwrap());
-        cache.commit(&[9, 1].map(Hash64::new), &hits);
+        let hashes = [9, 1].map(Hash64::new);
+        let mut probes = Probes::new();
+        cache.probe_batch(&hashes, &mut probes);
+        probes.replace(0, Some((Slot::new(2).unwrap(), 0)));
+        probes.replace(1, Some((Slot::new(31).unwrap(), 0)));
+        probes.replace(2, Some((Slot::new(0).unwrap(), 0)));
+        cache.commit(&hashes, &probes.first_matches(Mask::new(7)));
         assert_eq!([0, 1, 2, 3].map(|slot| peek(&cache, 0, slot).unwrap().0), [1, 2, 4, 3]);
-        assert_eq!((cache.counters().lookups, cache.counters().hits), (5, 4));
+        assert_eq!((cache.counters().lookups, cache.counters().hits), (5, 5));
     }
 }
 
@@ -205,10 +207,10 @@ fn bursts_of_any_length_are_safe() {
                 assert_eq!(probes.len(), (hashes.len() - n).min(BURST), "{design} {isa}");
             }
             assert_eq!(probes.slots(BURST).next(), None);
-            let mut hits = Hits::none(7);
-            (0..7).for_each(|i| hits.hit(i, Slot::new(0).unwrap()));
-            cache.commit(&hashes, &hits);
-            let mut none = Hits::none(40);
+            cache.probe_batch(&hashes[..7], &mut probes);
+            cache.commit(&hashes, &probes.first_matches(Mask::new(u32::MAX)));
+            cache.probe_batch(&hashes, &mut probes);
+            let mut none = probes.first_matches(Mask::default());
             none.refuse(5);
             cache.commit(&hashes[..3], &none);
             assert_eq!((none.len(), cache.counters().false_positives), (BURST, 5));

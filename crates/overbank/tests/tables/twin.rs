@@ -483,7 +483,7 @@ fn burst(cache: &mut dyn DynCache, twin: &mut Twin, keys: &[(u64, u32)]) {
     cache.probe_batch(Hash64::slice(&hashes), &mut probes);
     assert_eq!((ahead.len(), probes.len()), (keys.len(), keys.len()));
     assert_eq!((ahead.matched(), ahead.values()), (probes.matched(), probes.values()));
-    let mut by_hand = Hits::none(keys.len());
+    let (mut by_hand, mut hit, mut refused) = (probes.clone(), 0u32, 0);
     for (i, &(hash, key)) in keys.iter().enumerate() {
         let matches = twin.probed(hash);
         let slots = |probes: &Probes| probes.slots(i).map(|slot| usize::from(slot.get())).collect();
@@ -495,28 +495,32 @@ fn burst(cache: &mut dyn DynCache, twin: &mut Twin, keys: &[(u64, u32)]) {
             assert_eq!(Some(probes.values()[i]), twin.at(slot).map(|entry| entry.1));
         }
         for slot in probes.slots(i) {
-            if belongs(cache.candidate(Hash64::new(hash), slot), key) {
-                by_hand.hit(i, slot);
+            let value = cache.candidate(Hash64::new(hash), slot);
+            if belongs(value, key) {
+                by_hand.replace(i, Some((slot, value)));
+                hit |= 1 << i;
                 break;
             }
-            by_hand.refuse(1);
+            refused += 1;
         }
     }
     assert_eq!(u64::from(probes.matched().bits()) >> keys.len(), 0);
+    let mut by_hand = by_hand.first_matches(Mask::new(hit));
+    by_hand.refuse(refused);
     // Each way to decide gives the same report.
     let is_right = |i: usize, value: u32| belongs(value, keys[i].1);
     let mut asked = Vec::new();
+    let (matched, mut branchless) = (probes.matched(), probes.clone());
     let hits = probes.resolve(&*cache, Hash64::slice(&hashes), |i, value| {
         asked.push(i);
         is_right(i, value)
     });
     let of = |hits: &Hits| (hits.len(), hits.found(), hits.missed(), hits.refused());
     assert_eq!(of(&hits), of(&by_hand));
-    assert!(asked.is_sorted() && asked.iter().all(|&i| probes.matched().contains(i)));
-    let branchless = probes.resolve_branchless(&*cache, Hash64::slice(&hashes), is_right);
-    assert_eq!(format!("{branchless:?}"), format!("{by_hand:?}"));
-    assert_eq!(format!("{hits:?}"), format!("{by_hand:?}"));
-    cache.commit(Hash64::slice(&hashes), &hits);
+    assert!(asked[..matched.len()].is_sorted() && asked.iter().all(|&i| matched.contains(i)));
+    let branchless = branchless.resolve_branchless(&*cache, Hash64::slice(&hashes), is_right);
+    assert_eq!(format!("{branchless:?}"), format!("{hits:?}"));
+    cache.commit(Hash64::slice(&hashes), &by_hand);
     twin.lookup_burst(keys, true);
 }
 

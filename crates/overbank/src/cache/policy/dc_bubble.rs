@@ -64,10 +64,10 @@ where
         &mut self,
         table: &mut Table<SetAssoc<M>, L>,
         hashes: &[Hash64],
-        slots: &[u8],
-        _hits: u32,
+        masks: &[u32],
+        hit: u32,
     ) {
-        for (hash, slot) in hits::<SetAssoc<M>>(hashes, slots) {
+        for (hash, slot) in hits(hashes, masks, hit) {
             self.record(table.candidate(hash, slot).bucket, true);
             promote(table, hash, slot);
         }

@@ -32,14 +32,14 @@
 //!
 //! Cost: four counters; a burst is judged without a branch per key.
 
-use super::{Policy, last_of_random_bucket, promote, sealed};
+use super::{Policy, hits, last_of_random_bucket, promote, sealed};
 use crate::cache::config::Config;
 use crate::cache::design::PolicyKind;
 use crate::cache::error::CacheError;
 use crate::cache::geometry::Geometry;
 use crate::cache::layout::Layout;
 use crate::cache::policy::STREAM;
-use crate::cache::probes::MISS;
+use crate::cache::probes::BURST;
 use crate::cache::table::{Entry, Place, Table};
 use crate::hash::Hash64;
 use crate::random::Pcg32;
@@ -108,25 +108,21 @@ impl HalfBubble {
     }
 }
 
-/// Returns which of up to 32 slots are hits (numbers below the power of two `candidates`) and have
-/// `bit` set; with `bit` 0, all hits. Handles eight slots at a time, each a byte of a word.
+/// Returns which of up to 32 keys have their first match in the lower half of a bucket of `slots`,
+/// a power of two from 2 to 32.
 #[inline(always)]
-fn hits_with(bit: u8, slots: &[u8], candidates: usize) -> u32 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
+fn in_lower_half(masks: &[u32], slots: usize) -> u32 {
     // Moves bit 0 of byte i to bit 56 + i.
     const GATHER: u64 = 0x0102_0408_1020_4080;
-    let of_word = |slots: [u8; 8]| {
-        let word = u64::from_le_bytes(slots);
-        let wanted = if bit == 0 { ONES } else { word >> bit.trailing_zeros() };
-        let beyond = (candidates.trailing_zeros()..8).fold(0, |any, bit| any | word >> bit);
-        let hits = wanted & !beyond & ONES;
-        (hits.wrapping_mul(GATHER) >> 56) as u32
-    };
-    let (words, rest) = slots.as_chunks::<8>();
-    let mut last = [MISS; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let words = words.iter().copied().chain([last]).take(4);
-    words.enumerate().fold(0, |mask, (i, word)| mask | of_word(word) << (8 * i))
+    // Runs of `slots / 2` bits, each other one.
+    let upper = u32::MAX / ((1 << (slots / 2)) + 1);
+    let mut lower = [0; BURST];
+    for (lower, &mask) in lower.iter_mut().zip(masks) {
+        *lower = u8::from(mask & mask.wrapping_neg() & !upper != 0);
+    }
+    let (words, _) = lower.as_chunks::<8>();
+    let bits = |word: &[u8; 8]| (u64::from_le_bytes(*word).wrapping_mul(GATHER) >> 56) as u32;
+    words.iter().enumerate().fold(0, |all, (i, word)| all | bits(word) << (8 * i))
 }
 
 impl sealed::Sealed for HalfBubble {}
@@ -148,8 +144,8 @@ impl<G: Geometry> Policy<G> for HalfBubble {
         &mut self,
         table: &mut Table<G, L>,
         hashes: &[Hash64],
-        slots: &[u8],
-        hits: u32,
+        masks: &[u32],
+        hit: u32,
     ) {
         if !Self::crowded(table) {
             return;
@@ -160,7 +156,7 @@ impl<G: Geometry> Policy<G> for HalfBubble {
             self.redraw();
         }
         if self.rest > 0 {
-            self.rest = self.rest.saturating_sub(u64::from(hits));
+            self.rest = self.rest.saturating_sub(hit.count_ones().into());
             if self.rest == 0 {
                 self.seen = Seen::default();
             }
@@ -168,18 +164,12 @@ impl<G: Geometry> Policy<G> for HalfBubble {
                 return;
             }
         }
-        self.seen.lookups += slots.len() as u64;
-        self.seen.hits += u64::from(hits);
-        for (hashes, slots) in hashes.chunks(32).zip(slots.chunks(32)) {
-            // The hits that bubble, one bit each, found for the whole burst without a branch.
-            let lower = hits_with((G::SLOTS / 2) as u8, slots, G::CANDIDATES);
-            self.seen.lower += u64::from(lower.count_ones());
-            let mut bubbles = if all { hits_with(0, slots, G::CANDIDATES) } else { lower };
-            while bubbles != 0 {
-                let i = bubbles.trailing_zeros() as usize;
-                bubbles &= bubbles - 1;
-                promote(table, hashes[i], usize::from(slots[i]));
-            }
+        let lower = hit & in_lower_half(masks, G::SLOTS);
+        self.seen.lookups += masks.len() as u64;
+        self.seen.hits += u64::from(hit.count_ones());
+        self.seen.lower += u64::from(lower.count_ones());
+        for (hash, slot) in hits(hashes, masks, if all { hit } else { lower }) {
+            promote(table, hash, slot);
         }
         self.judge(table.home_slots() as u64);
     }
@@ -205,15 +195,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hits_are_found_as_one_by_one(
-            slots in proptest::collection::vec(prop_oneof![0..64u8, any::<u8>(), Just(MISS)], 0..=32),
-            bit in prop_oneof![Just(0u8), (0..6u32).prop_map(|b| 1 << b)],
-            candidates in (2..7u32).prop_map(|b| 1usize << b),
+        fn lower_halves_are_found_as_one_by_one(
+            masks in proptest::collection::vec(any::<u32>().prop_map(|m| m & m << 7), 0..=32),
+            slots in (1..6u32).prop_map(|log2| 1usize << log2),
         ) {
-            let hit =
-                |slot: u8| usize::from(slot) < candidates && (bit == 0 || slot & bit != 0);
-            let naive = slots.iter().enumerate().map(|(i, &slot)| u32::from(hit(slot)) << i);
-            prop_assert_eq!(hits_with(bit, &slots, candidates), naive.sum::<u32>());
+            let lower = |mask: u32| mask != 0 && mask.trailing_zeros() as usize % slots >= slots / 2;
+            let naive = masks.iter().enumerate().map(|(i, &mask)| u32::from(lower(mask)) << i);
+            prop_assert_eq!(in_lower_half(&masks, slots), naive.sum::<u32>());
         }
     }
 }

@@ -22,6 +22,7 @@ use super::design::PolicyKind;
 use super::error::CacheError;
 use super::geometry::{Geometry, fingerprint};
 use super::layout::Layout;
+use super::probes::Mask;
 use super::table::{Entry, Place, Table};
 use crate::hash::Hash64;
 use crate::random::Pcg32;
@@ -40,15 +41,15 @@ pub trait Policy<G: Geometry>: sealed::Sealed + Clone + Send + Sync + 'static {
     #[doc(hidden)]
     fn kind(&self) -> PolicyKind;
 
-    /// Handles verified lookups in order. `slots` from `G::CANDIDATES` on are misses, and `hits` is
-    /// the number of the others. Both slices have equal lengths.
+    /// Handles verified lookups in order, at most a burst: bit `i` of `hit` says that key `i` was
+    /// found in the slot of the lowest bit of `masks[i]`. Both slices have equal lengths.
     #[doc(hidden)]
     fn report<L: Layout>(
         &mut self,
         table: &mut Table<G, L>,
         hashes: &[Hash64],
-        slots: &[u8],
-        hits: u32,
+        masks: &[u32],
+        hit: u32,
     );
 
     /// Evicts when all candidate slots of `hash` are taken: returns the slot to overwrite and the
@@ -81,12 +82,12 @@ const STREAM: u64 = 54;
 
 /// Iterates over hashes and slots of the hits.
 #[inline(always)]
-fn hits<'a, G: Geometry>(
+fn hits<'a>(
     hashes: &'a [Hash64],
-    slots: &'a [u8],
+    masks: &'a [u32],
+    hit: u32,
 ) -> impl Iterator<Item = (Hash64, usize)> + 'a {
-    let pairs = hashes.iter().zip(slots).map(|(&hash, &slot)| (hash, usize::from(slot)));
-    pairs.filter(|&(_, slot)| slot < G::CANDIDATES)
+    Mask::new(hit).iter().map(|i| (hashes[i], masks[i].trailing_zeros() as usize))
 }
 
 #[inline(always)]
@@ -125,7 +126,7 @@ impl<G: Geometry> Policy<G> for Random {
     }
 
     #[inline(always)]
-    fn report<L: Layout>(&mut self, _: &mut Table<G, L>, _: &[Hash64], _: &[u8], _: u32) {}
+    fn report<L: Layout>(&mut self, _: &mut Table<G, L>, _: &[Hash64], _: &[u32], _: u32) {}
 
     #[inline(always)]
     fn evict<L: Layout>(
@@ -161,10 +162,10 @@ impl<G: Geometry> Policy<G> for BubbleLru {
         &mut self,
         table: &mut Table<G, L>,
         hashes: &[Hash64],
-        slots: &[u8],
-        _hits: u32,
+        masks: &[u32],
+        hit: u32,
     ) {
-        hits::<G>(hashes, slots).for_each(|(hash, slot)| promote(table, hash, slot));
+        hits(hashes, masks, hit).for_each(|(hash, slot)| promote(table, hash, slot));
     }
 
     #[inline(always)]
@@ -217,20 +218,18 @@ impl<G: Geometry> Policy<G> for Pblru {
         &mut self,
         table: &mut Table<G, L>,
         hashes: &[Hash64],
-        slots: &[u8],
-        hits: u32,
+        masks: &[u32],
+        hit: u32,
     ) {
-        if hits < self.countdown {
-            self.countdown -= hits;
-            return;
+        let (mut hit, mut left) = (hit, hit.count_ones());
+        while left >= self.countdown {
+            left -= self.countdown;
+            (1..self.countdown).for_each(|_| hit &= hit - 1);
+            hits(hashes, masks, hit).take(1).for_each(|(hash, slot)| promote(table, hash, slot));
+            hit &= hit - 1;
+            self.redraw();
         }
-        for (hash, slot) in self::hits::<G>(hashes, slots) {
-            self.countdown -= 1;
-            if self.countdown == 0 {
-                promote(table, hash, slot);
-                self.redraw();
-            }
-        }
+        self.countdown -= left;
     }
 
     #[inline(always)]
