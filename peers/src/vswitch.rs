@@ -13,6 +13,8 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -179,10 +181,10 @@ impl Vswitch {
         command
     }
 
-    /// Waits until one of the processes has created a file.
+    /// Waits until one of the processes has created a file, or takes connections at a socket.
     pub fn wait_for(&mut self, name: &str) -> Result<()> {
         let (file, limit) = (self.file(name), Instant::now() + PATIENCE);
-        while !file.exists() {
+        while !answers(&file) {
             for child in [&mut self.database, &mut self.switch].into_iter().flatten() {
                 if let Some(status) = child.try_wait()? {
                     bail!("a process of Open vSwitch ended: {status}");
@@ -195,6 +197,12 @@ impl Vswitch {
         }
         Ok(())
     }
+}
+
+/// Returns whether a file is there; a socket also takes connections, which it does a moment later.
+fn answers(file: &Path) -> bool {
+    fs::metadata(file)
+        .is_ok_and(|data| !data.file_type().is_socket() || UnixStream::connect(file).is_ok())
 }
 
 impl Drop for Vswitch {

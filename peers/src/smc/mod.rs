@@ -216,14 +216,22 @@ pub fn run(options: &Options) -> Result<()> {
     if options.parts.contains(&Part::Bytes) {
         bytes = Some(capture::compare(&builds(options, ENTRIES)?, &machine)?);
     }
-    let mut measured = Vec::new();
+    let (mut measured, mut failed) = (Vec::new(), None);
     for case in cases(options) {
         eprintln!("{}", case.name());
-        measured.push(measure(options, case, &machine).with_context(|| case.name())?);
+        match measure(options, case, &machine).with_context(|| case.name()) {
+            Ok(found) => measured.push(found),
+            // What was measured before is kept.
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
     }
     record["entries"] = json!(ENTRIES);
     record["warmup"] = json!(options.warmup);
-    report::write(&common.out, record, bytes, &measured, machine.hertz)
+    report::write(&common.out, record, bytes, &measured, machine.hertz)?;
+    failed.map_or(Ok(()), Err)
 }
 
 /// Measures all contestants on one workload.
