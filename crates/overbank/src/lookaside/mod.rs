@@ -44,6 +44,8 @@ mod gate;
 mod plain;
 
 pub use config::{BUCKETS_MAX, Config, Counters, Error, VersionError};
+#[cfg(feature = "internals")]
+pub use copies::twin;
 pub use copies::{
     At, BURST, Clearing, Commit, Copies, Found, KEPT_MAX, SAMPLE, Ticket, VERSION_MAX, Versioned,
     Writing,
