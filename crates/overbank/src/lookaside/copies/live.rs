@@ -118,7 +118,7 @@ impl<K: Plain, V: Plain> Copies<K, V> {
     /// often. Never waits.
     #[inline]
     pub fn fill(&self, ticket: Ticket<K>, value: Option<V>) -> bool {
-        self.table.fill(&ticket, value, ticket.lot, |stamp| stamp == ticket.stamp)
+        self.table.fill(&ticket, value, |stamp| stamp == ticket.stamp)
     }
 
     /// Enters the key's bucket for a write of the index: call it *before* the write, and keep the
@@ -173,7 +173,7 @@ impl<K: Plain, V: Plain> Copies<K, V> {
         self.table.counters()
     }
 
-    /// Returns the number of entries that there is room for.
+    /// Returns the number of entries that fit.
     pub fn slots(&self) -> usize {
         self.table.slots()
     }
@@ -223,13 +223,19 @@ impl<K: Plain, V: Plain> Writing<'_, K, V> {
     }
 }
 
+impl<K: Plain, V: Plain> fmt::Debug for Writing<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writing").field("bucket", &self.bucket).finish_non_exhaustive()
+    }
+}
+
 impl<K: Plain, V: Plain> Drop for Writing<'_, K, V> {
     fn drop(&mut self) {
         let locked = self.table.lock(self.bucket);
         let (stamp, writers) = (locked.stamp(), locked.writers());
         let alone = stamp == self.stamp && self.table.shut.load(Ordering::Acquire) == 0;
-        // With the stamp of its entrance no other guard came or left, and no epoch. The slot is free:
-        // nothing fills a bucket with a guard in it.
+        // With the stamp of its entrance no other guard came or left, and no epoch. The slot is
+        // free: nothing fills a bucket with a guard in it.
         if let (Some(slot), Some(value), true) = (self.slot, &self.kept, alone) {
             locked.put(slot, &self.key, value.as_ref());
         }
@@ -244,6 +250,12 @@ impl<K: Plain, V: Plain> Drop for Writing<'_, K, V> {
 #[must_use = "keep it until the index has changed"]
 pub struct Clearing<'t, K: Plain, V: Plain> {
     table: &'t Table<K, V>,
+}
+
+impl<K: Plain, V: Plain> fmt::Debug for Clearing<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clearing").finish_non_exhaustive()
+    }
 }
 
 impl<K: Plain, V: Plain> Drop for Clearing<'_, K, V> {

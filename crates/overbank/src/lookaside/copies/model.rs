@@ -225,16 +225,16 @@ impl Database {
         commit.publish();
     }
 
-    fn run(self: Arc<Self>, change: Change) {
+    fn run(this: &Arc<Self>, change: Change) {
         let writer = {
-            let database = Arc::clone(&self);
+            let database = Arc::clone(this);
             thread::spawn(move || database.write(change))
         };
-        self.read();
-        self.read();
+        this.read();
+        this.read();
         writer.join().expect("no panic");
         for (version, state) in STATES.into_iter().enumerate() {
-            if let Found::Hit(value) = self.table.at(version as u64).get(KEY) {
+            if let Found::Hit(value) = this.table.at(version as u64).get(KEY) {
                 assert_eq!(value, state);
             }
         }
@@ -243,7 +243,7 @@ impl Database {
 
 #[test]
 fn a_snapshot_beside_an_aborted_commit_and_one_of_its_number() {
-    explore(2, || Database::new().run(|commit, value| commit.change(KEY, Some(value))));
+    explore(2, || Database::run(&Database::new(), |commit, value| commit.change(KEY, Some(value))));
 }
 
 /// A value that goes in before the commit is served after an abort, once the number is passed.

@@ -129,12 +129,16 @@ pub fn live<K: Plain, V: Plain + PartialEq + Debug>(types: &Types<K, V>, bytes: 
                 }
             }
             8..=11 => {
+                let right = index.get(&key).map(|&value| (types.value)(value));
+                let mut asked = false;
                 let found = table.get_or((types.key)(key), |_| {
-                    index.get(&key).map(|&value| (types.value)(value))
+                    asked = true;
+                    right
                 });
-                assert_eq!(found, index.get(&key).map(|&value| (types.value)(value)));
+                assert_eq!(found, right, "key {key}");
+                hits += u64::from(!asked);
             }
-            12 | 13 if guards.len() < 6 => {
+            12 | 13 if guards.len() < 3 => {
                 guards.push((table.write((types.key)(key)), key, None));
             }
             14 | 15 => {
@@ -158,11 +162,11 @@ pub fn live<K: Plain, V: Plain + PartialEq + Debug>(types: &Types<K, V>, bytes: 
                     (guard, ..) => drop(guard),
                 }
             }
-            18 if pick < 64 => table.clear(),
-            18 if all.len() < 2 => all.push(table.clearing()),
+            18 if pick < 16 => table.clear(),
+            18 if pick > 239 => all.push(table.clearing()),
             19 if !all.is_empty() => {
                 index.retain(|key, _| key % 3 != pick % 3);
-                if pick & 1 == 0 {
+                if pick & 3 > 0 {
                     all.pop();
                 }
             }
@@ -174,7 +178,8 @@ pub fn live<K: Plain, V: Plain + PartialEq + Debug>(types: &Types<K, V>, bytes: 
                 table.get_batch(&words, &mut found);
                 keys.iter().zip(&found).for_each(|(&key, found)| check(types, found, &index, key));
             }
-            _ => table.table.lose(pick),
+            23 => table.table.lose(pick),
+            _ => {}
         }
         tickets.drain(..tickets.len().saturating_sub(16));
     }
@@ -239,7 +244,19 @@ pub fn versioned<K: Plain, V: Plain + PartialEq + Debug>(types: &Types<K, V>, by
                 let Some(at) = bytes.below(readers.len()) else { continue };
                 readers.swap_remove(at);
             }
-            4..=9 => {
+            4..=6 => {
+                let Some(at) = bytes.below(readers.len()) else { continue };
+                let Reader { at, snapshot, .. } = &readers[at];
+                let right = history[*snapshot].get(&key).map(|&value| (types.value)(value));
+                let mut asked = false;
+                let found = at.get_or((types.key)(key), |_| {
+                    asked = true;
+                    right
+                });
+                assert_eq!(found, right, "key {key}");
+                hits += u64::from(!asked);
+            }
+            7..=9 => {
                 let Some(at) = bytes.below(readers.len()) else { continue };
                 let Reader { at, snapshot, tickets } = &mut readers[at];
                 let found = at.get((types.key)(key));
@@ -302,14 +319,15 @@ pub fn versioned<K: Plain, V: Plain + PartialEq + Debug>(types: &Types<K, V>, by
                 Some(Writer { commit, .. }) => commit.publish(),
             },
             // A commit past this table.
-            20 if numbered && writer.is_none() && pick < 64 && number(newest + 1) <= VERSION => {
+            20 if numbered && writer.is_none() && pick < 16 && number(newest + 1) <= VERSION => {
                 let mut state = history[newest].clone();
                 next = next.wrapping_add(1);
                 state.insert(key, next);
                 history.push(state);
             }
-            21 if pick < 32 => table.clear(),
-            _ => table.lose(pick),
+            21 if pick < 8 => table.clear(),
+            22 => table.lose(pick),
+            _ => {}
         }
     }
     hits

@@ -162,7 +162,7 @@ impl<K: Plain, V: Plain> Versioned<K, V> {
         self.table.counters()
     }
 
-    /// Returns the number of entries that there is room for.
+    /// Returns the number of entries that fit.
     pub fn slots(&self) -> usize {
         self.table.slots()
     }
@@ -248,8 +248,9 @@ impl<K: Plain, V: Plain> At<'_, K, V> {
     /// snapshot or table, and if the entries there are asked for more often. Never waits.
     #[inline]
     pub fn fill(&self, ticket: Ticket<K>, value: Option<V>) -> bool {
-        let (version, same) = (self.version, ticket.stamp == self.version);
-        self.table.fill(&ticket, value, self.lot, |stamp| same && stamp & VERSION <= version)
+        let (version, same) =
+            (self.version, (ticket.stamp, ticket.lot) == (self.version, self.lot));
+        self.table.fill(&ticket, value, |stamp| same && stamp & VERSION <= version)
     }
 
     /// Returns the number of the snapshot.
@@ -348,6 +349,14 @@ impl<K: Plain, V: Plain> Commit<'_, K, V> {
         if let (true, None, Some(slot)) = (current, locked.find(&words), locked.free()) {
             locked.put(slot, &words, value.as_ref());
         }
+    }
+}
+
+impl<K: Plain, V: Plain> fmt::Debug for Commit<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Commit");
+        shown.field("version", &self.version).field("kept", &self.kept.len());
+        shown.finish_non_exhaustive()
     }
 }
 

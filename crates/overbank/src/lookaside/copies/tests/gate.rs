@@ -1,5 +1,7 @@
 //! Tables that step aside, and do not.
 
+use std::string::ToString;
+
 use crate::lookaside::{Config, Copies, Costs, Meter, Versioned, Way};
 use crate::random::Pcg32;
 
@@ -50,7 +52,7 @@ fn a_table_whose_keys_do_not_return_steps_aside_until_they_do() {
     assert!(table.gate().is_open(), "{}", table.gate().report());
     assert!(read(&table, ENTRIES as u32 / 2).0 > 180_000);
     let text = table.gate().report().to_string();
-    assert!(text.starts_with("open: 9") && text.ends_with("ns a lookup saved"), "{text}");
+    assert!(text.starts_with("open: ") && text.ends_with("ns a lookup saved"), "{text}");
 }
 
 #[test]
@@ -62,7 +64,7 @@ fn a_table_that_always_hits_steps_aside_before_a_faster_index() {
     let second = read(&table, ENTRIES as u32 / 2).0;
     assert!((1000..20_000).contains(&second), "{second}");
     let text = table.gate().report().to_string();
-    assert!(text.starts_with("closed: 9") && text.ends_with("ns a lookup lost"), "{text}");
+    assert!(text.starts_with("closed: ") && text.ends_with("ns a lookup lost"), "{text}");
     // What lies in the others must not go stale meanwhile, and is there again.
     let written = (0..ENTRIES as u64 / 2).find(|key| !key.is_multiple_of(2)).expect("some");
     table.write(written).keep(written);

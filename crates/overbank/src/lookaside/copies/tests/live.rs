@@ -1,6 +1,8 @@
 //! Single scenes of [`Copies`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::string::ToString;
+use std::vec::Vec;
 
 use crate::lookaside::{BUCKETS_MAX, Config, Copies, Error, Found};
 

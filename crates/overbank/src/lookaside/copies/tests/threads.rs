@@ -89,12 +89,12 @@ struct Operation {
     writes: bool,
 }
 
-/// Whether a register that begins as 0, and to which each value is written once, could have this
-/// history: Gibbons and Korach, *Testing Shared Memories*, 1997, section 4.
+/// Returns whether a register could have this history that begins as 0 and gets each value once:
+/// Gibbons and Korach, *Testing Shared Memories*, 1997, section 4.
 ///
 /// All operations on a value happen in one stretch of time. If some ended before others began, the
-/// value lasted from the first end to the last begin; no two values last at one time. Otherwise
-/// there is an instant in all of its operations, which may not lie inside another's time as a whole.
+/// value lasted from the first end to the last begin; no two values last at one time. Otherwise all
+/// of its operations share an instant, and that stretch may not lie inside another value's time.
 fn is_linearizable(history: &[Operation]) -> bool {
     let values = history.iter().map(|operation| operation.value).max().unwrap_or(0);
     let mut lasting = Vec::new();

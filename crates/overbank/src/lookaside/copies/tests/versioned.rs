@@ -1,5 +1,7 @@
 //! Single scenes of [`Versioned`].
 
+use std::string::ToString;
+
 use crate::lookaside::{At, Config, Found, KEPT_MAX, VERSION_MAX, Versioned};
 
 fn table() -> Versioned<u64, u64> {
