@@ -6,6 +6,7 @@
 //!   while one writes.
 //! - [`partition`]: the part of a small number that a key belongs to, without the keys: 1.2 to 4.4
 //!   bits each.
+//! - [`lookaside`]: the answers of searches in slower indexes, and an ordered map that uses them.
 //! - [`sketch`]: which of all keys are hot, in fixed memory: count-min, Bloom filter, sampling.
 //!
 //! The tables are independent. They share modules: [`isa`] (the choice of vectors), [`memory`]
@@ -31,12 +32,14 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+mod array;
 pub mod cache;
 pub mod fib;
 #[cfg(feature = "snapshot")]
 pub mod file;
 pub mod hash;
 pub mod isa;
+pub mod lookaside;
 pub mod memory;
 pub mod partition;
 pub mod prefetch;

@@ -34,6 +34,11 @@ impl Slot {
 pub struct Mask(pub(crate) u32);
 
 impl Mask {
+    /// Returns the numbers below `count`, [`BURST`] at most.
+    pub const fn first(count: usize) -> Mask {
+        Mask(keys(if count < BURST { count } else { BURST }))
+    }
+
     /// Returns a bit for each number, the lowest for 0.
     pub const fn bits(self) -> u32 {
         self.0
