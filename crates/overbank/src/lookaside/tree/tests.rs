@@ -8,7 +8,6 @@ use std::vec::Vec;
 use super::nodes::{LEAVES_MAX, NONE};
 use super::*;
 use crate::cache::CacheError;
-use crate::memory::MemoryError;
 use crate::random::Pcg32;
 
 /// Checks each node against the rules of `nodes`, and the order of all keys.
@@ -43,7 +42,7 @@ fn check<K: Key, V: Copy, const L: usize, const I: usize>(tree: &Tree<K, V, L, I
             level.push((node.items[i], depth + 1, low, high));
         }
     }
-    assert!(keys.is_sorted_by(|a, b| a < b));
+    assert!(keys.is_sorted_by(|a: &K, b| a < b));
     assert_eq!((keys.len(), leaves.len()), (nodes.len, nodes.leaves.used()));
     assert_eq!(inners, nodes.inners.used());
     for (i, &leaf) in leaves.iter().enumerate() {
@@ -196,7 +195,7 @@ fn keys_of_every_kind_are_in_their_order() {
     order((0..1000u64).chain([u64::MAX - 1, u64::MAX]));
     order((0..500u128).map(|i| i << 64 | 499 - i));
     order((0..500u64).map(|i| (i * 0x0101_0101).to_be_bytes()));
-    order((0..600u16).map(|i| (i / 30, [i as u8, 1])));
+    order((0..600u16).map(|i| (i / 30, [(i % 30) as u8, 1])));
     order([u128::MAX]);
 }
 
@@ -333,6 +332,4 @@ fn sizes_out_of_range_are_errors_that_say_what_would_be_right() {
         "a tree of these nodes has at most 2147483648 entries, not 2147483649"
     );
     assert_eq!(error(1, Some(Hints::entries(0))), Some(TreeError::Hints(CacheError::Empty)));
-    let huge = Tree::<u64, [u64; 250]>::with_capacity(usize::MAX >> 33, None).err();
-    assert!(matches!(huge, Some(TreeError::Memory(MemoryError::OutOfMemory { .. }))), "{huge:?}");
 }
