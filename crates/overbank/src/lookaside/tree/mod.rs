@@ -40,7 +40,7 @@ pub use range::Range;
 use core::fmt;
 use core::ops::RangeBounds;
 
-use self::nodes::{Nodes, position, split};
+use self::nodes::{Nodes, split};
 use super::hints::{Hints, Positions};
 use crate::cache::{BURST, Config, Mask};
 use crate::memory::HugePages;
@@ -126,8 +126,13 @@ impl<K: Key, V: Copy, const LEAF: usize, const INNER: usize> Tree<K, V, LEAF, IN
 
     /// Returns the value of a key by a search; uses no hints and leaves none.
     pub fn peek(&self, key: &K) -> Option<V> {
-        let at = self.nodes.locate(key)?;
-        self.nodes.entry(position(at)).map(|(_, value)| value)
+        self.nodes.entry(self.nodes.find(key)?).map(|(_, value)| value)
+    }
+
+    /// Returns the entry at a position, if one lies there now.
+    #[inline]
+    pub fn entry(&self, at: u32) -> Option<(K, V)> {
+        self.nodes.entry(at)
     }
 
     /// Returns whether a key has an entry, by a search.
@@ -228,6 +233,30 @@ impl<K: Key, V: Copy, const LEAF: usize, const INNER: usize> Tree<K, V, LEAF, IN
     /// for the packet path.
     pub fn huge_pages(&self) -> HugePages {
         self.nodes.leaves.huge_pages()
+    }
+}
+
+/// Positions of entries. Threads that share a tree can each have [`Hints`] before it.
+impl<K: Key, V: Copy, const LEAF: usize, const INNER: usize> Positions<K>
+    for Tree<K, V, LEAF, INNER>
+{
+    #[inline]
+    fn holds(&self, at: u32, key: &K) -> bool {
+        self.nodes.holds(at, key)
+    }
+
+    #[inline]
+    fn find(&self, key: &K) -> Option<u32> {
+        self.nodes.find(key)
+    }
+
+    #[inline]
+    fn prefetch(&self, at: u32) {
+        self.nodes.prefetch(at);
+    }
+
+    fn find_burst(&self, keys: &[K], which: Mask, found: &mut [Option<u32>]) {
+        self.nodes.find_burst(keys, which, found);
     }
 }
 

@@ -168,6 +168,8 @@ impl<K: Key, V: Copy, const LEAF: usize, const INNER: usize> Positions<K>
         if self.len == 0 {
             return;
         }
+        // The numbers in `which` beyond the slices name no key.
+        let which = which.and(Mask::first(keys.len().min(found.len())));
         let mut nodes = [self.root; BURST];
         for level in (0..self.height).rev() {
             for i in which {

@@ -114,6 +114,17 @@ fn twin<const L: usize, const I: usize>(
             11 => {
                 assert_eq!(tree.peek(&key), map.get(&key).copied());
                 assert_eq!(tree.contains(&key), map.contains_key(&key));
+                let entry = tree.find(&key).and_then(|at| tree.entry(at));
+                assert_eq!(entry, map.get(&key).map(|&value| (key, value)));
+                let wild = pcg.draw();
+                assert_eq!(
+                    tree.entry(wild).is_some_and(|(there, _)| there == key),
+                    tree.holds(wild, &key)
+                );
+                tree.prefetch(wild);
+                let mut found = [None, Some(7)];
+                tree.find_burst(&[key], Mask::first(BURST), &mut found);
+                assert_eq!(found, [tree.find(&key), Some(7)]);
                 if let Some(value) = tree.get_mut(&key) {
                     value[0] ^= 1;
                     map.get_mut(&key).unwrap()[0] ^= 1;
