@@ -89,7 +89,7 @@ pub trait Positions<K: ?Sized> {
 /// assert_eq!((hints.counters().hits, hints.counters().false_positives), (1, 1));
 /// # Ok::<(), overbank::cache::CacheError>(())
 /// ```
-pub struct Hints<G = SetAssoc<16>, P = Pblru> {
+pub struct Hints<G = SetAssoc<8>, P = Pblru> {
     cache: FlowCache<G, P, Fp16V32>,
     seed: Seed,
 }

@@ -15,8 +15,9 @@ impl<K: Key, V: Copy, const LEAF: usize, const INNER: usize> Nodes<K, V, LEAF, I
     /// Returns the leaf that covers a key, and the path to it.
     fn descend(&self, key: &K) -> (u32, Path) {
         let mut path = [(NONE, 0); HEIGHT_MAX];
-        let leaf = path[..self.height].iter_mut().fold(self.root, |at, step| {
-            let (place, child) = self.child(at, key);
+        let steps = (0..self.height).rev().zip(&mut path);
+        let leaf = steps.fold(self.root, |at, (level, step)| {
+            let (place, child) = self.child(level, at, key);
             *step = (at, place);
             child
         });
