@@ -17,12 +17,17 @@
 use core::fmt;
 use core::hash::Hash;
 
+pub(super) use crate::cache::{BURST, CacheError, Config, Mask};
+#[cfg(test)]
+use crate::cache::{Blp, HalfBubble};
 use crate::cache::{
-    BURST, CacheError, Config, Counters, Design, FlowCache, Fp16V32, Geometry, Mask, Pblru, Policy,
-    Probes, SetAssoc,
+    Counters, Design, FlowCache, Fp16V32, Geometry, Pblru, Policy, Probes, SetAssoc,
 };
 use crate::hash::{Hash64, Seed};
 use crate::memory::HugePages;
+
+#[cfg(test)]
+mod tests;
 
 /// An index whose positions can be asked: slabs, sorted vectors, index maps, trees in an arena.
 ///

@@ -6,8 +6,8 @@
 //! ICS 2019), whose idea needs a processor that does not exist; this is its effect in software.
 //!
 //! ```text
-//!             ┌──────── Hit(value), Absent ────────▶
-//!   get(key) ─┤                                          write(key): entry out ─ index ─ keep(value)
+//!             ┌──────── Hit(value), Absent ───────▶
+//!   get(key) ─┤                                       write(key): entry out ─ index ─ keep(value)
 //!             └─ Miss(ticket) ─▶ index ─▶ fill(ticket, answer)
 //! ```
 //!
@@ -24,14 +24,13 @@
 //! # Consistency
 //!
 //! *An entry is proved at the moment of its use, by ticket or by version*, and a hint by the key
-//! that lies there. Whether an answer is
-//! cached never changes what it is: reads through a [`Copies`] are linearizable if the index is,
-//! reads through a view of [`Versioned`] see their snapshot. Dropping every entry at any moment
-//! changes no answer. The rules are in `copies/live.rs` and `copies/versioned.rs`.
+//! that lies there. Whether an answer is cached never changes what it is: reads through a
+//! [`Copies`] are linearizable if the index is, reads through a view of [`Versioned`] see their
+//! snapshot. Dropping every entry at any moment changes no answer. The rules are in `copies/live.rs` and `copies/versioned.rs`.
 //!
 //! *Readers never wait*, for writers as little as for each other, and take no lock. A reader that
-//! meets a writer in its bucket misses. A hit writes one byte at most, and only if that is not set.
-//! Fills that meet another thread are dropped. Only writers wait, for a handful of stores.
+//! meets a writer in its bucket misses. A hit writes one word at most, and only if its bit is not
+//! set. Fills that meet another thread are dropped. Only writers wait, for a handful of stores.
 //!
 //! The index must change through the table's guards alone. What changes it otherwise needs a clear.
 //!
@@ -46,11 +45,11 @@ mod copies;
 mod gate;
 mod hints;
 mod plain;
-#[cfg(test)]
-mod tests;
 pub mod tree;
 
 pub use config::{BUCKETS_MAX, Config, Counters, Error, VersionError};
+#[cfg(feature = "internals")]
+pub use copies::twin;
 pub use copies::{
     At, BURST, Clearing, Commit, Copies, Found, KEPT_MAX, SAMPLE, Ticket, VERSION_MAX, Versioned,
     Writing,

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::cache::CacheError;
+use crate::lookaside::hints::CacheError;
 use crate::memory::MemoryError;
 
 /// Why a tree cannot be constructed.

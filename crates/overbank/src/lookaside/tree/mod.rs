@@ -41,8 +41,7 @@ use core::fmt;
 use core::ops::RangeBounds;
 
 use self::nodes::{Nodes, split};
-use super::hints::{Hints, Positions};
-use crate::cache::{BURST, Config, Mask};
+use super::hints::{BURST, Config, Hints, Mask, Positions};
 use crate::memory::HugePages;
 
 /// Entries of a leaf.

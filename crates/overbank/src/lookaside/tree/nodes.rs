@@ -17,8 +17,7 @@ use super::error::TreeError;
 use super::key::Key;
 use super::node::Node;
 use crate::array::Array;
-use crate::cache::{BURST, Mask};
-use crate::lookaside::hints::Positions;
+use crate::lookaside::hints::{BURST, Mask, Positions};
 
 /// Bits of a position that say the slot.
 const SLOT_BITS: u32 = 5;

@@ -7,7 +7,7 @@ use std::vec::Vec;
 
 use super::nodes::{LEAVES_MAX, NONE};
 use super::*;
-use crate::cache::CacheError;
+use crate::lookaside::hints::CacheError;
 use crate::random::Pcg32;
 
 /// Checks each node against the rules of `nodes`, and the order of all keys.

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::vec::Vec;
 
-use super::{Hints, Positions};
-use crate::cache::{Blp, Config, Geometry, HalfBubble, Mask, Policy};
+use super::{Blp, Config, Geometry, HalfBubble, Hints, Mask, Pblru, Policy, Positions, SetAssoc};
 use crate::random::Pcg32;
 
 /// Keys at positions that change all the time.
@@ -84,7 +83,7 @@ fn chaos<G: Geometry, P: Policy<G>>(config: &Config) {
 #[test]
 fn positions_are_right_whatever_moves_and_whatever_hints_are_dropped() {
     for buckets in [1, 2, 3, 20] {
-        chaos::<crate::cache::SetAssoc<16>, crate::cache::Pblru>(&Config::buckets(buckets));
+        chaos::<SetAssoc<8>, Pblru>(&Config::buckets(buckets));
         chaos::<Blp<2, 16>, HalfBubble>(&Config::buckets(buckets));
     }
 }
