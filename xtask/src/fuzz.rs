@@ -61,6 +61,7 @@ const TARGETS: &[Target] = &[
     Target::new("pfcp", 512),
     Target::new("device", 1024),
     Target::new("kv_agent", 1024),
+    Target::new("tree_ops", 1024),
 ];
 
 /// Executions a second below which the summary calls a target slow.
@@ -77,7 +78,8 @@ pub struct Options {
     seconds: u64,
     /// One target: extract, bridge, edit, rules, capture, cache_ops, lookaside, fib_image,
     /// partition_image, partition_deltas, openflow, settings, port_specs, queries, sessions,
-    /// documents, gtpu, stores, requests, pfcp, device, kv_agent [default: all]
+    /// documents, gtpu, stores, requests, pfcp, device, kv_agent, tree_ops
+    /// [default: all]
     target: Option<String>,
 }
 

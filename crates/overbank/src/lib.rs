@@ -9,9 +9,9 @@
 //! - [`lookaside`]: what an index answered, kept beside it, so that most searches need no walk.
 //! - [`sketch`]: which of all keys are hot, in fixed memory: count-min, Bloom filter, sampling.
 //!
-//! The tables are independent. They share modules: [`isa`] (the choice of vectors), [`memory`]
-//! (huge pages), [`hash`], [`prefetch`], [`random`], `file` (checksummed blocks), and the words and
-//! atomics that threads share.
+//! The tables are independent, but [`lookaside::Hints`] are a flow cache. They share modules:
+//! [`isa`] (the choice of vectors), [`memory`] (huge pages), [`hash`], [`prefetch`], [`random`],
+//! `file` (checksummed blocks), and the words and atomics that threads share.
 //!
 //! The crate has no threads and no clock, and no lookup allocates. It is `no_std` with `alloc`.
 //! Default features add what needs more:
@@ -32,6 +32,7 @@ extern crate alloc;
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+mod array;
 pub mod cache;
 pub mod fib;
 #[cfg(feature = "snapshot")]

@@ -36,6 +36,17 @@ impl Mask {
         Self(bits)
     }
 
+    /// Returns the numbers below `count`, [`BURST`] at most.
+    pub const fn first(count: usize) -> Mask {
+        Mask(keys(if count < BURST { count } else { BURST }))
+    }
+
+    /// Returns the numbers of both sets.
+    #[must_use]
+    pub const fn and(self, other: Mask) -> Mask {
+        Mask(self.0 & other.0)
+    }
+
     /// Returns a bit for each number, the lowest for 0.
     pub const fn bits(self) -> u32 {
         self.0

@@ -15,16 +15,18 @@
 //! |---|---|
 //! | [`Copies`] | in front of an index that is read in its newest state |
 //! | [`Versioned`] | in front of a database with snapshots and numbered commits |
+//! | [`Hints`] | in front of an index whose positions can be asked whether a key lies there |
+//! | [`Tree`] | an ordered map of bounded size whose positions can, with hints inside |
 //! | keys, values | plain words, 1 to 4 and 1 to 8 ([`Plain`]) |
 //! | bytes an entry, `u64` to `u64` | 21.3 |
 //! | lines a lookup touches, `u64` to `u64` | 1 |
 //!
 //! # Consistency
 //!
-//! *An entry is proved at the moment of its use, by ticket or by version.* Whether an answer is
-//! cached never changes what it is: reads through a [`Copies`] are linearizable if the index is,
-//! reads through a view of [`Versioned`] see their snapshot. Dropping every entry at any moment
-//! changes no answer. The rules are in `copies/live.rs` and `copies/versioned.rs`.
+//! *An entry is proved at the moment of its use, by ticket or by version*, and a hint by the key
+//! that lies there. Whether an answer is cached never changes what it is: reads through a
+//! [`Copies`] are linearizable if the index is, reads through a view of [`Versioned`] see their
+//! snapshot. Dropping every entry at any moment changes no answer. The rules are in `copies/live.rs` and `copies/versioned.rs`.
 //!
 //! *Readers never wait*, for writers as little as for each other, and take no lock. A reader that
 //! meets a writer in its bucket misses. A hit writes one word at most, and only if its bit is not
@@ -41,7 +43,9 @@
 mod config;
 mod copies;
 mod gate;
+mod hints;
 mod plain;
+pub mod tree;
 
 pub use config::{BUCKETS_MAX, Config, Counters, Error, VersionError};
 #[cfg(feature = "internals")]
@@ -51,4 +55,6 @@ pub use copies::{
     Writing,
 };
 pub use gate::{Costs, Gate, Meter, Report, Way};
+pub use hints::{Hints, Positions};
 pub use plain::{KEY_WORDS_MAX, Plain, WORDS_MAX};
+pub use tree::Tree;
