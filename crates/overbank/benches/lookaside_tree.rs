@@ -36,7 +36,7 @@ fn trees(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(BURST as u64));
     for (size, entries) in SIZES {
         let (mut map, capacity) = (BTreeMap::new(), entries as usize + BURST);
-        let mut make = |hints| Tree::<u64, u64>::with_capacity(capacity, hints).expect("memory");
+        let make = |hints| Tree::<u64, u64>::with_capacity(capacity, hints).expect("memory");
         let mut alone = make(None);
         let mut hinted = make(Some(Hints::entries(3 * entries as usize / 10)));
         for number in 0..entries {

@@ -75,7 +75,7 @@ fn chaos<G: Geometry, P: Policy<G>>(config: &Config) {
     }
     let counters = hints.counters();
     assert_eq!(counters.lookups, lookups);
-    assert!(counters.hits > present / 4 && counters.hits < present, "{counters:?} of {present}");
+    assert!(counters.hits > present / 50 && counters.hits < present, "{counters:?} of {present}");
     assert!(counters.false_positives > 100, "{counters:?}");
     assert!(hints.len() <= hints.capacity());
 }
