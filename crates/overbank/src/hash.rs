@@ -189,6 +189,16 @@ impl Hasher {
         }
         fold(hash ^ b, K[1])
     }
+
+    /// Hashes a key of any number of words, at least one. One or two words hash as in
+    /// [`Hasher::hash`].
+    #[inline(always)]
+    pub(crate) fn hash_words(&self, words: &[u64]) -> u64 {
+        let [a, b] = self.secrets;
+        let folded =
+            words[1..].iter().fold(fold(words[0] ^ a, K[0]), |hash, &word| fold(hash ^ word, K[2]));
+        fold(folded ^ b, K[1])
+    }
 }
 
 #[cfg(test)]
@@ -262,6 +272,9 @@ mod tests {
         assert_ne!(hasher.hash(2, 1, 2), hasher.hash(2, 2, 1));
         assert_ne!(hasher.hash(2, 1, 2), hasher.hash(2, 1, 3));
         assert_ne!(hasher.hash(1, 1, 0), Hasher::new(2).hash(1, 1, 0));
+        assert_eq!(hasher.hash(1, 7, 0), hasher.hash_words(&[7]));
+        assert_eq!(hasher.hash(2, 7, 8), hasher.hash_words(&[7, 8]));
+        assert_ne!(hasher.hash_words(&[1, 2, 3, 4]), hasher.hash_words(&[1, 2, 3, 5]));
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub mod fib;
 pub mod file;
 pub mod hash;
 pub mod isa;
+pub mod lookaside;
 pub mod memory;
 pub mod partition;
 pub mod prefetch;

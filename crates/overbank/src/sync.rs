@@ -5,12 +5,16 @@
 #[cfg(not(feature = "loom"))]
 pub(crate) use alloc::sync::Arc;
 #[cfg(not(feature = "loom"))]
-pub(crate) use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use core::sync::atomic::{
+    AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::Arc;
 #[cfg(feature = "loom")]
-pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use loom::sync::atomic::{
+    AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
 /// Returns the last value of the one writer. For the model checker this is no access that others
 /// see, which leaves far fewer orders to run.

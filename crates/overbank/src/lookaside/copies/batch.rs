@@ -1,0 +1,44 @@
+//! Bursts of lookups: the lines of a burst are on their way before the first one is read.
+
+use super::super::plain::Plain;
+use super::table::Table;
+use super::ticket::Found;
+
+/// Keys whose lines are prefetched together.
+pub const BURST: usize = 32;
+
+impl<K: Plain, V: Plain> Table<K, V> {
+    /// Looks up as many keys as `found` has places.
+    #[inline(always)]
+    pub(super) fn look_batch(
+        &self,
+        keys: &[K],
+        found: &mut [Found<K, V>],
+        look: impl Fn(K, u32) -> Found<K, V>,
+    ) {
+        if self.prefetches_far() {
+            self.look_bursts::<true>(keys, found, look);
+        } else {
+            self.look_bursts::<false>(keys, found, look);
+        }
+    }
+
+    #[inline(always)]
+    fn look_bursts<const FAR: bool>(
+        &self,
+        keys: &[K],
+        found: &mut [Found<K, V>],
+        look: impl Fn(K, u32) -> Found<K, V>,
+    ) {
+        let mut places = [0; BURST];
+        for (keys, found) in keys.chunks(BURST).zip(found.chunks_mut(BURST)) {
+            for (place, &key) in places.iter_mut().zip(keys) {
+                *place = self.place(self.hash(key));
+                self.prefetch::<FAR>(*place);
+            }
+            for ((found, &key), &place) in found.iter_mut().zip(keys).zip(&places) {
+                *found = look(key, place);
+            }
+        }
+    }
+}

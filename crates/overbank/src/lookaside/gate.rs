@@ -1,0 +1,324 @@
+//! The gate: whether a table works, or steps aside because it does not pay.
+//!
+//! A hit rate alone does not say. In front of a hash table 79 % of hits may cost more than they
+//! save. So two things are measured: how often the table answers, in one bucket of
+//! [`SAMPLE`](super::SAMPLE) which works always, and what a hit, a miss and a search of the index
+//! cost. Buckets are sampled and not keys: sampled keys, spread over all buckets, would meet a
+//! table that is empty but for them, and seem to hit.
+//!
+//! The crate has no clock. The costs are the caller's ([`Gate::set_costs`]), or a [`Meter`] derives
+//! them from the caller's clock.
+
+use core::fmt;
+// Counts and costs order nothing, so the model checker need not see them.
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use super::config::Counters;
+use super::copies::SAMPLE;
+
+/// Sampled lookups between two decisions.
+const WINDOW: u64 = 2048;
+/// Lines of counters, so that threads seldom meet in one.
+const STRIPES: usize = 16;
+/// A closed gate opens if hits save this many times what misses cost.
+const OPEN_AT: f64 = 1.1;
+/// An open gate closes if hits save less than this many times what misses cost.
+const CLOSE_AT: f64 = 0.95;
+
+/// What lookups cost, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// A lookup that the table answers.
+    pub hit: f32,
+    /// What a lookup that it does not answer, and the fill, add to the search.
+    pub miss: f32,
+    /// A search of the index alone.
+    pub index: f32,
+}
+
+/// What is counted, by its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    Hit,
+    Miss,
+    Fill,
+    Declined,
+    Raced,
+    Busy,
+}
+
+const EVENTS: usize = 6;
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Stripe([AtomicU64; EVENTS]);
+
+/// Decides whether a table works. See [`Config::gate`](super::Config::gate).
+pub struct Gate {
+    open: AtomicBool,
+    /// Whether it may close.
+    swings: bool,
+    /// Whether the costs are known.
+    known: AtomicBool,
+    /// Bits of the costs: hit, miss, index.
+    costs: [AtomicU32; 3],
+    /// Held by a thread that decides.
+    deciding: AtomicBool,
+    /// Hits and misses at the last decision, and those of its window.
+    seen: [AtomicU64; 2],
+    window: [AtomicU64; 2],
+    decisions: AtomicU64,
+    stripes: [Stripe; STRIPES],
+}
+
+impl Gate {
+    pub(super) fn new(config: Option<Option<Costs>>) -> Self {
+        let gate = Self {
+            open: AtomicBool::new(true),
+            swings: config.is_some(),
+            known: AtomicBool::new(false),
+            costs: Default::default(),
+            deciding: AtomicBool::new(false),
+            seen: Default::default(),
+            window: Default::default(),
+            decisions: AtomicU64::new(0),
+            stripes: Default::default(),
+        };
+        config.flatten().into_iter().for_each(|costs| gate.set_costs(costs));
+        gate
+    }
+
+    /// Returns whether the table works. Otherwise only one bucket in [`SAMPLE`] does.
+    #[inline(always)]
+    pub fn is_open(&self) -> bool {
+        self.open.load(Relaxed)
+    }
+
+    /// Sets what lookups cost, from the next decision on.
+    pub fn set_costs(&self, costs: Costs) {
+        let all = [costs.hit, costs.miss, costs.index];
+        self.costs.iter().zip(all).for_each(|(place, cost)| place.store(cost.to_bits(), Relaxed));
+        self.known.store(true, Release);
+    }
+
+    fn costs(&self) -> Option<Costs> {
+        let [hit, miss, index] = &self.costs;
+        let [hit, miss, index] = [hit, miss, index].map(|bits| f32::from_bits(bits.load(Relaxed)));
+        self.known.load(Acquire).then_some(Costs { hit, miss, index })
+    }
+
+    #[inline(never)]
+    pub(super) fn count(&self, bucket: u32, event: Event) {
+        let Stripe(counts) = &self.stripes[(bucket / SAMPLE) as usize % STRIPES];
+        let count = counts[event as usize].fetch_add(1, Relaxed);
+        if self.swings && matches!(event, Event::Hit | Event::Miss) && count % 64 == 63 {
+            self.decide();
+        }
+    }
+
+    /// Returns the counts of all stripes.
+    pub(super) fn counters(&self) -> Counters {
+        let sum = |event: Event| {
+            self.stripes.iter().map(|stripe| stripe.0[event as usize].load(Relaxed)).sum()
+        };
+        Counters {
+            hits: sum(Event::Hit),
+            misses: sum(Event::Miss),
+            fills: sum(Event::Fill),
+            declined: sum(Event::Declined),
+            raced: sum(Event::Raced),
+            busy: sum(Event::Busy),
+        }
+    }
+
+    /// Opens or closes, once a window is full.
+    fn decide(&self) {
+        if self.deciding.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+            return;
+        }
+        let now = self.counters();
+        let [hits, misses] = &self.seen;
+        let new = [now.hits - hits.load(Relaxed), now.misses - misses.load(Relaxed)];
+        if new[0] + new[1] >= WINDOW {
+            hits.store(now.hits, Relaxed);
+            misses.store(now.misses, Relaxed);
+            self.window.iter().zip(new).for_each(|(place, count)| place.store(count, Relaxed));
+            self.decisions.fetch_add(1, Relaxed);
+            if let Some(costs) = self.costs() {
+                let (saved, spent) = balance(&costs, new[0] as f64, new[1] as f64);
+                let factor = if self.is_open() { CLOSE_AT } else { OPEN_AT };
+                self.open.store(saved > spent * factor, Relaxed);
+            }
+        }
+        self.deciding.store(false, Release);
+    }
+
+    /// Reports whether the table works, and why.
+    pub fn report(&self) -> Report {
+        let [hits, misses] = &self.window;
+        let (hits, misses) = (hits.load(Relaxed), misses.load(Relaxed));
+        let decided = self.decisions.load(Relaxed);
+        Report {
+            open: self.is_open(),
+            swings: self.swings,
+            hit_rate: (decided > 0).then(|| hits as f64 / (hits + misses).max(1) as f64),
+            costs: self.costs(),
+            decisions: decided,
+        }
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.report(), f)
+    }
+}
+
+/// Returns what hits save and what misses cost.
+fn balance(costs: &Costs, hits: f64, misses: f64) -> (f64, f64) {
+    (hits * f64::from(costs.index - costs.hit), misses * f64::from(costs.miss))
+}
+
+/// Why a table works or steps aside: [`Gate::report`]. Its text is one line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// Whether the table works.
+    pub open: bool,
+    /// Whether the gate may close, by configuration.
+    pub swings: bool,
+    /// Answered share of the lookups of the last window; `None` before the first decision.
+    pub hit_rate: Option<f64>,
+    /// What lookups cost, if given or measured.
+    pub costs: Option<Costs>,
+    /// Decisions so far.
+    pub decisions: u64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.open { "open: " } else { "closed: " })?;
+        match (self.swings, self.hit_rate, self.costs) {
+            (false, ..) => f.write_str("it has no gate"),
+            (true, _, None) => f.write_str("costs are not measured yet"),
+            (true, None, Some(_)) => f.write_str("too few lookups to decide yet"),
+            (true, Some(hit_rate), Some(costs)) => {
+                let (saved, spent) = balance(&costs, hit_rate, 1.0 - hit_rate);
+                let Costs { hit, miss, index } = costs;
+                write!(
+                    f,
+                    "{:.1} % of lookups hit, for {hit:.0} ns instead of {index:.0} ns, the others \
+                     cost {miss:.0} ns more: {:.0} ns a lookup {}",
+                    100.0 * hit_rate,
+                    (saved - spent).abs(),
+                    if saved > spent { "saved" } else { "lost" },
+                )
+            }
+        }
+    }
+}
+
+/// Which way lookups go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Through the table.
+    Through,
+    /// Past the table, to the index alone: neither `get` nor `fill`.
+    Around,
+}
+
+/// Lookups that a [`Meter`] times together.
+const METERED: u32 = 512;
+/// One window in this number goes around the table.
+const AROUND: u32 = 64;
+/// Weight of a window in the mean.
+const WEIGHT: f32 = 0.25;
+
+/// Derives [`Costs`] from the time that one thread's lookups take: windows of lookups, most of them
+/// through the table and one in 64 around it.
+///
+/// A window through the table with hit rate h takes h · hit + (1 − h) · (miss + index) a lookup.
+/// Two unknowns need a second equation: miss = 2 · hit, a lookup and a fill. For a gate that is
+/// open this is no assumption, since the decision compares the two windows.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    windows: u32,
+    left: u32,
+    lookups: u32,
+    hits: u32,
+    start: u64,
+    way: Way,
+    through: Option<f32>,
+    hit_rate: f32,
+    around: Option<f32>,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Meter {
+    /// Begins with a window through the table, which is not timed: the table is empty.
+    pub const fn new() -> Self {
+        Self {
+            windows: 0,
+            left: 0,
+            lookups: 0,
+            hits: 0,
+            start: 0,
+            way: Way::Through,
+            through: None,
+            hit_rate: 0.0,
+            around: None,
+        }
+    }
+
+    /// Returns which way the next lookups go. `now` returns nanoseconds of any monotonic clock; it
+    /// is called once in 512 lookups.
+    #[inline]
+    pub fn way(&mut self, gate: &Gate, lookups: u32, now: impl FnOnce() -> u64) -> Way {
+        if self.left == 0 {
+            self.turn(gate, now());
+        }
+        self.left = self.left.saturating_sub(lookups);
+        self.lookups = self.lookups.saturating_add(lookups);
+        self.way
+    }
+
+    /// Notes how many of those lookups hit.
+    #[inline]
+    pub fn hits(&mut self, hits: u32) {
+        self.hits = self.hits.saturating_add(hits);
+    }
+
+    #[cold]
+    fn turn(&mut self, gate: &Gate, now: u64) {
+        let each = now.saturating_sub(self.start) as f32 / self.lookups.max(1) as f32;
+        let mean = |old: Option<f32>| match old {
+            None => each,
+            // A window in which the thread did something else does not count for more.
+            Some(old) => old + WEIGHT * (each.min(4.0 * old) - old),
+        };
+        if self.windows > 0 {
+            if self.way == Way::Around || !gate.is_open() {
+                self.around = Some(mean(self.around));
+            } else {
+                let hit_rate = self.hits as f32 / self.lookups.max(1) as f32;
+                let weight = if self.through.is_some() { WEIGHT } else { 1.0 };
+                self.hit_rate += weight * (hit_rate - self.hit_rate);
+                self.through = Some(mean(self.through));
+            }
+            if let (Some(through), Some(index)) = (self.through, self.around) {
+                let missed = 1.0 - self.hit_rate;
+                let hit = (through - missed * index) / (self.hit_rate + 2.0 * missed);
+                let hit = hit.max(0.0);
+                gate.set_costs(Costs { hit, miss: 2.0 * hit, index });
+            }
+        }
+        self.windows = self.windows.wrapping_add(1);
+        self.way = if self.windows % AROUND == AROUND - 1 { Way::Around } else { Way::Through };
+        (self.left, self.lookups, self.hits, self.start) = (METERED, 0, 0, now);
+    }
+}
