@@ -7,8 +7,9 @@ mod snapshots;
 mod stores;
 mod threads;
 
-use overbank::random::Pcg32;
 use overbank_aside::lookaside::Config;
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::RngCore;
 
 /// Sizes of tables for twins: one bucket, a few, and more than there are keys.
 fn sizes() -> [Config; 3] {
@@ -24,7 +25,7 @@ impl Choices {
     }
 
     fn below(&mut self, bound: u32) -> u32 {
-        self.0.draw() % bound
+        self.0.next_u32() % bound
     }
 
     fn key(&mut self) -> u64 {
@@ -32,6 +33,6 @@ impl Choices {
     }
 
     fn value(&mut self) -> u64 {
-        u64::from(self.0.draw())
+        u64::from(self.0.next_u32())
     }
 }

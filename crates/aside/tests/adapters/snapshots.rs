@@ -250,7 +250,11 @@ fn what_would_go_past_a_table_is_refused() {
     assert!(matches!(write.other(NUMBERS), Err(redb::Error::Aside(_))));
     let multimap = MultimapTableDefinition::<u64, u64>::new("numbers");
     assert!(matches!(write.other_multimap(multimap), Err(redb::Error::Aside(_))));
-    write.other(TableDefinition::<&str, &str>::new("texts")).expect("open").insert("a", "b").expect("ok");
+    write
+        .other(TableDefinition::<&str, &str>::new("texts"))
+        .expect("open")
+        .insert("a", "b")
+        .expect("ok");
 
     let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a directory for the test"));
     let mut store = Lmdb::open(dirs[0].path(), &config);
@@ -274,9 +278,13 @@ fn other_shapes_of_lmdb_are_refused() {
         let env = unsafe { options.max_dbs(4).open(dir.path()) }.expect("opened");
         let write = env.write_txn().expect("begun");
         env.create_databases_and_commit(write, |opener, write| {
-            let mut options = opener.database_options().types::<::heed::types::Bytes, ::heed::types::Bytes>();
+            let mut options =
+                opener.database_options().types::<::heed::types::Bytes, ::heed::types::Bytes>();
             options.name("several").flags(::heed::DatabaseFlags::DUP_SORT).create(write)?;
-            let short = opener.create_database::<::heed::types::Bytes, ::heed::types::Bytes>(write, Some("short"))?;
+            let short = opener.create_database::<::heed::types::Bytes, ::heed::types::Bytes>(
+                write,
+                Some("short"),
+            )?;
             short.put(write, &7u64.to_ne_bytes(), b"short")?;
             Ok::<_, ::heed::Error>(::heed::CommitOrAbort::<_, ()>::Commit(()))
         })

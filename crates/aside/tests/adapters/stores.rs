@@ -1,8 +1,8 @@
 //! Both databases behind one face, for tests that are the same for both.
 
+use ::redb::{StorageBackend, TableDefinition};
 use overbank_aside::lookaside::{Config, Versioned};
 use overbank_aside::{Source, heed, redb};
-use ::redb::{StorageBackend, TableDefinition};
 use std::path::Path;
 
 pub const NUMBERS: TableDefinition<'static, u64, u64> = TableDefinition::new("numbers");
@@ -40,9 +40,8 @@ impl Redb {
     pub fn on(backend: impl StorageBackend, config: &Config) -> Self {
         let database = ::redb::Builder::new().create_with_backend(backend).expect("a database");
         let mut db = redb::Db::new(database);
-        let tables = ["numbers", "others"].map(|name| {
-            db.table(TableDefinition::new(name), config).expect("a table")
-        });
+        let tables = ["numbers", "others"]
+            .map(|name| db.table(TableDefinition::new(name), config).expect("a table"));
         Redb { db, tables }
     }
 
@@ -71,13 +70,7 @@ impl Store for Redb {
     fn get(&self, read: &redb::Read<'_>, table: usize, key: u64) -> Option<u64> {
         read.open(&self.tables[table]).expect("open").get(key).expect("read")
     }
-    fn batch(
-        &self,
-        read: &redb::Read<'_>,
-        table: usize,
-        keys: &[u64],
-        values: &mut [Option<u64>],
-    ) {
+    fn batch(&self, read: &redb::Read<'_>, table: usize, keys: &[u64], values: &mut [Option<u64>]) {
         read.open(&self.tables[table]).expect("open").get_batch(keys, values).expect("read");
     }
     fn write(&self) -> redb::Write<'_> {
@@ -145,13 +138,7 @@ impl Store for Lmdb {
     fn get(&self, read: &heed::Read<'_>, table: usize, key: u64) -> Option<u64> {
         read.open(&self.tables[table]).expect("open").get(key).expect("read")
     }
-    fn batch(
-        &self,
-        read: &heed::Read<'_>,
-        table: usize,
-        keys: &[u64],
-        values: &mut [Option<u64>],
-    ) {
+    fn batch(&self, read: &heed::Read<'_>, table: usize, keys: &[u64], values: &mut [Option<u64>]) {
         read.open(&self.tables[table]).expect("open").get_batch(keys, values).expect("read");
     }
     fn write(&self) -> heed::Write<'_> {

@@ -2,8 +2,8 @@
 
 use crate::stores::{Lmdb, Redb, Store};
 use crossbeam_skiplist::SkipMap;
-use overbank_aside::lookaside::Config;
 use overbank_aside::locked::Locked;
+use overbank_aside::lookaside::Config;
 use overbank_aside::{Aside, Index, congee};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
