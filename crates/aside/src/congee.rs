@@ -49,16 +49,22 @@ impl Update<u64, u64> for Tree {
     }
 }
 
-impl Aside<Tree, u64, u64> {
+impl Tree {
     /// Copies keys from `first` up to `end`, which is not included, and their values to `out`, as
-    /// many as it has room for, and returns their number. They come from the index, not the table.
+    /// many as it has room for, and returns their number.
     pub fn range(&self, first: u64, end: u64, out: &mut [(u64, u64)]) -> usize {
         let mut found = vec![(0usize, 0usize); out.len()];
-        let tree = &self.index.0;
-        let count = tree.range(&(first as usize), &(end as usize), &mut found, &tree.pin());
+        let count = self.0.range(&(first as usize), &(end as usize), &mut found, &self.0.pin());
         for (out, (key, value)) in out.iter_mut().zip(&found[..count]) {
             *out = (*key as u64, *value as u64);
         }
         count
+    }
+}
+
+impl Aside<Tree, u64, u64> {
+    /// Copies a range as [`Tree::range`] does: from the index, not from the table.
+    pub fn range(&self, first: u64, end: u64, out: &mut [(u64, u64)]) -> usize {
+        self.index.range(first, end, out)
     }
 }

@@ -1,23 +1,22 @@
 //! LMDB, by heed: tables in front of named databases.
 //!
 //! A snapshot has LMDB's number, and so has a commit. A number that the look-aside tables do not
-//! know comes from another process: they are cleared, since nothing says what it changed. Lookups
+//! know comes from another process, or another handle: they are cleared, since nothing says what it
+//! changed. Lookups
 //! of the newest state ([`Db::get_latest`]) ask LMDB for the newest number, which is in memory that
 //! all processes share, and begin a transaction only if the table has no answer.
 //!
 //! Keys and values are bytes as they lie in memory: `u64` in this machine's order, `[u8; 8]` for any
 //! other. Databases of several values a key (`DUP_SORT`) are refused, nested transactions are not
 //! offered.
-#![allow(unsafe_code)] // Opening an environment is unsafe in heed, and so it is here.
 
 use crate::look::{look, look_batch};
 use crate::snapshot::{Changes, Handle, Stranger, Tables};
 use crate::timer::Source;
 use ::heed::types::Bytes;
-use ::heed::{CommitOrAbort, Database, Env, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
+use ::heed::{CommitOrAbort, Database, Env, RoTxn, RwTxn, WithoutTls};
 use overbank::lookaside::{self, Config, Gate, Plain, VersionError, Versioned};
 use std::ops::{Bound, RangeBounds};
-use std::path::Path;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Why an operation failed. What the transaction had changed is not in any table.
@@ -63,7 +62,7 @@ const FLAGS: std::ops::Range<usize> = 4..6;
 pub trait Fixed: Plain + IntoBytes + FromBytes + Immutable {}
 impl<T: Plain + IntoBytes + FromBytes + Immutable> Fixed for T {}
 
-/// An environment, owned, and its look-aside tables.
+/// An environment and its look-aside tables.
 ///
 /// ```
 /// use heed::EnvOpenOptions;
@@ -74,7 +73,7 @@ impl<T: Plain + IntoBytes + FromBytes + Immutable> Fixed for T {}
 /// let mut options = EnvOpenOptions::new().read_txn_without_tls();
 /// options.map_size(1 << 20).max_dbs(1);
 /// // SAFETY: nothing but LMDB changes the file.
-/// let mut db = unsafe { Db::open(&options, path)? };
+/// let mut db = Db::new(unsafe { options.open(path)? });
 /// let numbers = db.create::<u64, u64>("numbers", &Config::entries(1 << 10))?;
 ///
 /// let mut write = db.begin_write()?;
@@ -117,19 +116,14 @@ fn value<K: Fixed, V: Fixed>(
 }
 
 impl Db {
-    /// Opens an environment, and keeps it: no other handle of the process can write past the
-    /// tables.
-    ///
-    /// # Safety
-    /// As [`EnvOpenOptions::open`]: nothing but LMDB changes the file while it is open, and it does
-    /// not lie on a remote file system.
-    ///
-    /// # Errors
-    /// LMDB failed, or the process has opened this environment already.
-    pub unsafe fn open(options: &EnvOpenOptions<WithoutTls>, path: &Path) -> Result<Db, Error> {
-        // SAFETY: the caller's contract is the same.
-        let env = unsafe { options.open(path) }?;
-        Ok(Db { env, tables: Tables::new() })
+    /// Takes an environment. What another handle to it commits counts as another process's.
+    pub fn new(env: Env<WithoutTls>) -> Self {
+        Db { env, tables: Tables::new() }
+    }
+
+    /// Returns the environment.
+    pub fn into_env(self) -> Env<WithoutTls> {
+        self.env
     }
 
     /// Puts a look-aside table in front of a named database.

@@ -60,6 +60,11 @@ impl<M> Locked<M> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Calls a closure with the whole map, under the shared lock.
+    pub fn read<R>(&self, of: impl FnOnce(&M) -> R) -> R {
+        of(&self.shared())
+    }
+
     /// Returns the map.
     pub fn into_inner(self) -> M {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
@@ -96,7 +101,7 @@ impl<K: Copy, V: Copy, M: Map<K, V>> Update<K, V> for Locked<M> {
 impl<M: Map<K, V>, K: Plain, V: Plain> Aside<Locked<M>, K, V> {
     /// Calls a closure with the whole map, under the shared lock: for ranges and lengths.
     pub fn read<R>(&self, of: impl FnOnce(&M) -> R) -> R {
-        of(&self.index.shared())
+        self.index.read(of)
     }
 
     /// Calls a closure with the whole map, under the exclusive lock, to change any part of it.

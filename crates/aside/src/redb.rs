@@ -126,6 +126,14 @@ impl Db {
         Db::on(Base::ReadOnly(database))
     }
 
+    /// Returns the database, if it was opened for writing.
+    pub fn into_database(self) -> Option<Database> {
+        match self.base {
+            Base::Writable(database) => Some(database),
+            Base::ReadOnly(_) => None,
+        }
+    }
+
     fn on(base: Base) -> Self {
         Db { base, tables: Tables::new(), published: AtomicU64::new(0) }
     }

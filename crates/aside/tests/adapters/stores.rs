@@ -108,11 +108,11 @@ impl Lmdb {
         let mut options = ::heed::EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(4 << 20).max_dbs(4).max_readers(64);
         // SAFETY: only LMDB changes the file. Without syncing it may lose commits with the machine.
-        let db = unsafe {
+        let env = unsafe {
             options.flags(::heed::EnvFlags::NO_SYNC);
-            heed::Db::open(&options, path)
+            options.open(path)
         };
-        let mut db = db.expect("opened");
+        let mut db = heed::Db::new(env.expect("opened"));
         let tables = ["numbers", "others"].map(|name| db.create(name, config).expect("a table"));
         Lmdb { db, tables }
     }

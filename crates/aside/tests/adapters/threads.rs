@@ -12,6 +12,15 @@ use std::thread;
 const KEYS: u64 = 24;
 const WRITES: u64 = 20_000;
 
+/// Says that a writer is done, also where it panics: nothing waits for it then.
+struct Done<'a>(&'a AtomicU64);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}
+
 /// Two writers, each of its own keys, and a reader.
 fn grows<I: Index<u64, u64>>(index: I) {
     let aside = Aside::new(index, &Config::entries(9)).expect("a table");
@@ -22,13 +31,13 @@ fn grows<I: Index<u64, u64>>(index: I) {
         for writer in 0..2 {
             let (aside, written, done) = (&aside, &written, &done);
             scope.spawn(move || {
+                let _done = Done(done);
                 for value in 1..=WRITES {
                     let key = value * 2 % KEYS + writer;
                     aside.insert(key, value);
                     written[key as usize].store(value, Ordering::Release);
                     assert_eq!(aside.get(key), Some(value), "after the write");
                 }
-                done.fetch_add(1, Ordering::Release);
             });
         }
         let mut seen = [0; KEYS as usize];
@@ -72,12 +81,14 @@ fn live_indexes() {
 /// A writer that gives two keys, in two tables, the same value in each transaction; a reader of
 /// snapshots and one of the newest state.
 fn pairs(store: &impl Store) {
-    let (committed, rounds) = (AtomicU64::new(0), 1_000);
+    let (done, rounds) = (AtomicU64::new(0), 1_000);
+    let running = || done.load(Ordering::Acquire) == 0;
     let mut write = store.write();
     (0..KEYS).for_each(|key| [0, 1].iter().for_each(|table| store.put(&mut write, *table, key, 0)));
     store.commit(write);
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _done = Done(&done);
             for value in 1..=rounds {
                 let mut write = store.write();
                 let key = value % KEYS;
@@ -90,13 +101,11 @@ fn pairs(store: &impl Store) {
                 }
                 store.commit(write);
                 assert_eq!(store.latest(0, key), Some(value));
-                committed.store(value, Ordering::Release);
             }
-            committed.store(u64::MAX, Ordering::Release);
         });
         scope.spawn(|| {
             let mut seen = [0; KEYS as usize];
-            while committed.load(Ordering::Acquire) < u64::MAX {
+            while running() {
                 for key in 0..KEYS {
                     let value = store.latest(1, key).expect("there");
                     assert!(value >= seen[key as usize], "{key}: {value}");
@@ -104,7 +113,7 @@ fn pairs(store: &impl Store) {
                 }
             }
         });
-        while committed.load(Ordering::Acquire) < u64::MAX {
+        while running() {
             let read = store.read();
             for key in (0..KEYS).chain(0..KEYS) {
                 let [first, second] = [0, 1].map(|table| store.get(&read, table, key));
