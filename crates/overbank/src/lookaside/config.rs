@@ -140,6 +140,8 @@ pub struct Counters {
     pub fills: u64,
     /// Answers that were not, since a writer may have changed them since the lookup.
     pub declined: u64,
+    /// Answers that were not, since the bucket's entries are asked for more often.
+    pub outdone: u64,
     /// Lookups that missed because a writer changed the bucket meanwhile.
     pub raced: u64,
     /// Lookups and fills that met a writer in the bucket.

@@ -44,11 +44,12 @@ pub(super) enum Event {
     Miss,
     Fill,
     Declined,
+    Outdone,
     Raced,
     Busy,
 }
 
-const EVENTS: usize = 6;
+const EVENTS: usize = 7;
 
 #[derive(Default)]
 #[repr(align(64))]
@@ -127,6 +128,7 @@ impl Gate {
             misses: sum(Event::Miss),
             fills: sum(Event::Fill),
             declined: sum(Event::Declined),
+            outdone: sum(Event::Outdone),
             raced: sum(Event::Raced),
             busy: sum(Event::Busy),
         }

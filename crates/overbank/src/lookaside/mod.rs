@@ -6,8 +6,8 @@
 //! ICS 2019), whose idea needs a processor that does not exist; this is its effect in software.
 //!
 //! ```text
-//!             ┌──────── Hit(value), Absent ────────▶
-//!   get(key) ─┤                                          write(key): entry out ─ index ─ keep(value)
+//!             ┌──────── Hit(value), Absent ───────▶
+//!   get(key) ─┤                                       write(key): entry out ─ index ─ keep(value)
 //!             └─ Miss(ticket) ─▶ index ─▶ fill(ticket, answer)
 //! ```
 //!

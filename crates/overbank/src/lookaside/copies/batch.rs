@@ -1,7 +1,7 @@
 //! Bursts of lookups: the lines of a burst are on their way before the first one is read.
 
 use super::super::plain::Plain;
-use super::table::Table;
+use super::table::{Place, Table};
 use super::ticket::Found;
 
 /// Keys whose lines are prefetched together.
@@ -14,7 +14,7 @@ impl<K: Plain, V: Plain> Table<K, V> {
         &self,
         keys: &[K],
         found: &mut [Found<K, V>],
-        look: impl Fn(K, u32) -> Found<K, V>,
+        look: impl Fn(K, Place) -> Found<K, V>,
     ) {
         if self.prefetches_far() {
             self.look_bursts::<true>(keys, found, look);
@@ -28,13 +28,13 @@ impl<K: Plain, V: Plain> Table<K, V> {
         &self,
         keys: &[K],
         found: &mut [Found<K, V>],
-        look: impl Fn(K, u32) -> Found<K, V>,
+        look: impl Fn(K, Place) -> Found<K, V>,
     ) {
-        let mut places = [0; BURST];
+        let mut places = [Place::default(); BURST];
         for (keys, found) in keys.chunks(BURST).zip(found.chunks_mut(BURST)) {
             for (place, &key) in places.iter_mut().zip(keys) {
                 *place = self.place(self.hash(key));
-                self.prefetch::<FAR>(*place);
+                self.prefetch::<FAR>(place.bucket);
             }
             for ((found, &key), &place) in found.iter_mut().zip(keys).zip(&places) {
                 *found = look(key, place);

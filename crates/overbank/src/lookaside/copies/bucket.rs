@@ -20,12 +20,13 @@
 //! a release store; a reader loads `seq` with acquire, then the words, then an acquire fence, then
 //! `seq` again.
 //!
-//! `policy` decides only what to evict. Anybody stores it plainly, so two threads may lose each
-//! other's bit.
+//! `policy` decides only what to evict. All threads store it plainly, so two may lose each other's
+//! bits.
 
 use core::marker::PhantomData;
 
 use super::super::plain::{KEY_WORDS_MAX, Plain, WORDS_MAX};
+use super::policy::{Policy, Turn};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::words::{Head, Stride};
 
@@ -67,7 +68,7 @@ impl<K: Plain, V: Plain> Shape<K, V> {
         if V::WORDS.is_power_of_two() { (after + 1).next_multiple_of(V::WORDS) - 1 } else { after }
     };
     const LAID_OUT: () = assert!(1 + Self::VALUES + Self::WAYS * V::WORDS <= LINE * Self::LINES);
-    /// All slots.
+    /// All slots, as in `state`.
     const ALL: u16 = (1 << Self::WAYS) - 1;
 }
 
@@ -88,7 +89,6 @@ const ABSENT_AT: usize = 4;
 const WRITERS_AT: usize = 8;
 /// At this count it sticks, and the bucket takes no fill any more.
 pub(super) const WRITERS_MAX: u16 = 0xff;
-const HAND_AT: u16 = 4;
 
 /// What a reader saw.
 pub(super) enum Seen<V> {
@@ -169,6 +169,22 @@ impl<'t, K: Plain, V: Plain> Bucket<'t, K, V> {
         Seen::Entry((!absent).then(|| V::from_words(value)))
     }
 
+    /// Decides on a key that missed: whether it comes in, and in whose place if there is no other.
+    #[inline]
+    pub(super) fn turn(&self, era: u64, tag: u16) -> Turn {
+        let full =
+            self.head.state.load(Ordering::Relaxed) & Shape::<K, V>::ALL == Shape::<K, V>::ALL;
+        if !full || !same_epoch(self.load(0), era) {
+            return Turn::In(0, Policy(0));
+        }
+        let turn =
+            Policy(self.head.policy.load(Ordering::Relaxed)).turn(Shape::<K, V>::WAYS as u16, tag);
+        if let Turn::Out(policy) = turn {
+            self.head.policy.store(policy.0, Ordering::Relaxed);
+        }
+        turn
+    }
+
     /// Locks the bucket, unless another thread has.
     #[inline]
     pub(super) fn try_lock(self) -> Option<Locked<'t, K, V>> {
@@ -228,12 +244,8 @@ impl<K: Plain, V: Plain> Locked<'_, K, V> {
         self.bucket.head.state.store(state, Ordering::Relaxed);
     }
 
-    fn policy(&self) -> u16 {
-        self.bucket.head.policy.load(Ordering::Relaxed)
-    }
-
-    fn set_policy(&self, policy: u16) {
-        self.bucket.head.policy.store(policy, Ordering::Relaxed);
+    pub(super) fn set_policy(&self, policy: Policy) {
+        self.bucket.head.policy.store(policy.0, Ordering::Relaxed);
     }
 
     pub(super) fn stamp(&self) -> u64 {
@@ -249,7 +261,7 @@ impl<K: Plain, V: Plain> Locked<'_, K, V> {
     pub(super) fn refresh(&self, era: u64) {
         if !same_epoch(self.stamp(), era) {
             self.set_state(self.state() >> WRITERS_AT << WRITERS_AT);
-            self.set_policy(0);
+            self.set_policy(Policy(0));
             self.set_stamp(era);
         }
     }
@@ -278,23 +290,6 @@ impl<K: Plain, V: Plain> Locked<'_, K, V> {
     pub(super) fn free(&self) -> Option<usize> {
         let free = !self.state() & Shape::<K, V>::ALL;
         (free != 0).then(|| free.trailing_zeros() as usize)
-    }
-
-    /// Returns the slot whose entry goes next: the first that was not used since the hand passed.
-    pub(super) fn victim(&self) -> usize {
-        let policy = self.policy();
-        let mut referenced = policy & Shape::<K, V>::ALL;
-        let mut hand = usize::from(policy >> HAND_AT & 3);
-        if hand >= Shape::<K, V>::WAYS {
-            hand = 0;
-        }
-        while referenced >> hand & 1 == 1 {
-            referenced &= !(1 << hand);
-            hand = (hand + 1) % Shape::<K, V>::WAYS;
-        }
-        let next = (hand + 1) % Shape::<K, V>::WAYS;
-        self.set_policy(policy & !0x3f | (next as u16) << HAND_AT | referenced);
-        hand
     }
 
     /// Writes an entry; `None` is the answer that the index lacks the key.

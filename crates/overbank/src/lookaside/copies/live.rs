@@ -11,7 +11,7 @@ use super::super::config::{Config, Counters, Error};
 use super::super::gate::Gate;
 use super::super::plain::{Plain, WORDS_MAX};
 use super::bucket::{VERSION, WRITERS_MAX};
-use super::table::Table;
+use super::table::{Place, Table};
 use super::ticket::{Found, Ticket};
 use crate::hash::Hash64;
 use crate::memory::HugePages;
@@ -88,15 +88,15 @@ impl<K: Plain, V: Plain> Copies<K, V> {
     }
 
     #[inline(always)]
-    fn look(&self, key: K, bucket: u32) -> Found<K, V> {
-        self.table.look(key, bucket, self.table.era.load(Ordering::Acquire), |_| true)
+    fn look(&self, key: K, place: Place) -> Found<K, V> {
+        self.table.look(key, place, self.table.era.load(Ordering::Acquire), |_| true)
     }
 
     /// Looks up as many keys as `found` has places, in bursts of [`BURST`](super::BURST) whose
     /// waits for memory overlap. Each key is looked up separately: a list is no snapshot.
     #[inline]
     pub fn get_batch(&self, keys: &[K], found: &mut [Found<K, V>]) {
-        self.table.look_batch(keys, found, |key, bucket| self.look(key, bucket));
+        self.table.look_batch(keys, found, |key, place| self.look(key, place));
     }
 
     /// Looks up a key, asks `index` if the table has no answer, and puts that in.
@@ -114,7 +114,8 @@ impl<K: Plain, V: Plain> Copies<K, V> {
 
     /// Puts in what the index answered after the lookup that returned this ticket; `None` if it has
     /// no entry. Returns whether it did: it declines if a key of the bucket was written meanwhile,
-    /// after a clear, and with a ticket of another table. Never waits.
+    /// after a clear, with a ticket of another table, and if the entries there are asked for more
+    /// often. Never waits.
     #[inline]
     pub fn fill(&self, ticket: Ticket<K>, value: Option<V>) -> bool {
         self.table.fill(&ticket, value, ticket.lot, |stamp| stamp == ticket.stamp)
@@ -129,7 +130,7 @@ impl<K: Plain, V: Plain> Copies<K, V> {
 
     /// Enters the key's bucket by the caller's hash.
     pub fn write_hashed(&self, hash: Hash64, key: K) -> Writing<'_, K, V> {
-        let (bucket, key) = (self.table.place(hash), key.to_words());
+        let (bucket, key) = (self.table.place(hash).bucket, key.to_words());
         loop {
             let locked = self.table.lock(bucket);
             let stamp = locked.stamp();

@@ -3,6 +3,7 @@
 mod batch;
 mod bucket;
 mod live;
+mod policy;
 mod table;
 mod ticket;
 mod versioned;

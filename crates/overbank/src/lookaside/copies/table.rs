@@ -6,6 +6,7 @@ use super::super::config::{Config, Counters, Error};
 use super::super::gate::{Event, Gate};
 use super::super::plain::{Plain, WORDS_MAX};
 use super::bucket::{Bucket, Locked, Seen, Shape, VERSION, wait};
+use super::policy::{Policy, Turn};
 use super::ticket::{Found, Ticket};
 use crate::hash::{Hash64, Hasher};
 use crate::memory::HugePages;
@@ -24,6 +25,13 @@ static LOTS: Plain64 = Plain64::new(1);
 
 fn next_lot() -> u64 {
     LOTS.fetch_add(1, core::sync::atomic::Ordering::Relaxed)
+}
+
+/// A bucket, and what tells a key from most others of it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Place {
+    pub(super) bucket: u32,
+    pub(super) tag: u16,
 }
 
 pub(super) struct Table<K, V> {
@@ -64,10 +72,11 @@ impl<K: Plain, V: Plain> Table<K, V> {
         Hash64::new(self.hasher.hash_words(&key.to_words()[..K::WORDS]))
     }
 
-    /// Returns the number of the hash's bucket.
+    /// Returns where a key of this hash belongs.
     #[inline(always)]
-    pub(super) fn place(&self, hash: Hash64) -> u32 {
-        (((hash.get() >> 32) * self.buckets.count() as u64) >> 32) as u32
+    pub(super) fn place(&self, hash: Hash64) -> Place {
+        let bucket = (((hash.get() >> 32) * self.buckets.count() as u64) >> 32) as u32;
+        Place { bucket, tag: hash.get() as u16 }
     }
 
     #[inline(always)]
@@ -92,7 +101,7 @@ impl<K: Plain, V: Plain> Table<K, V> {
     pub(super) fn look(
         &self,
         key: K,
-        bucket: u32,
+        Place { bucket, tag }: Place,
         era: u64,
         admits: impl Fn(u64) -> bool,
     ) -> Found<K, V> {
@@ -109,7 +118,7 @@ impl<K: Plain, V: Plain> Table<K, V> {
             Seen::Entry(None) => Found::Absent,
             Seen::Nothing { stamp } => {
                 let lot = self.lot.load(Ordering::Acquire);
-                Found::Miss(Ticket { key, bucket, stamp, lot })
+                Found::Miss(Ticket { key, bucket, tag, stamp, lot })
             }
             Seen::Busy | Seen::Raced => Found::Miss(Ticket::void(key)),
         }
@@ -147,22 +156,26 @@ impl<K: Plain, V: Plain> Table<K, V> {
             return false;
         }
         let (key, value) = (ticket.key.to_words(), value.map(V::to_words));
-        let event = match self.bucket(ticket.bucket).try_lock() {
-            None => Event::Busy,
-            Some(locked) => {
-                locked.refresh(self.era.load(Ordering::Acquire));
-                // An entry of an epoch that ends meanwhile no longer counts.
-                let may = self.lot.load(Ordering::Acquire) == lot
-                    && locked.writers() == 0
-                    && self.shut.load(Ordering::Acquire) == 0
-                    && admits(locked.stamp());
-                if may {
-                    self.bring_in(&locked, &key, value.as_ref());
-                    Event::Fill
-                } else {
-                    Event::Declined
+        let bucket = self.bucket(ticket.bucket);
+        let event = match bucket.turn(self.era.load(Ordering::Relaxed), ticket.tag) {
+            Turn::Out(_) => Event::Outdone,
+            Turn::In(slot, policy) => match bucket.try_lock() {
+                None => Event::Busy,
+                Some(locked) => {
+                    locked.refresh(self.era.load(Ordering::Acquire));
+                    // An entry of an epoch that ends meanwhile no longer counts.
+                    let may = self.lot.load(Ordering::Acquire) == lot
+                        && locked.writers() == 0
+                        && self.shut.load(Ordering::Acquire) == 0
+                        && admits(locked.stamp());
+                    if may {
+                        Self::bring_in(&locked, &key, value.as_ref(), slot, policy);
+                        Event::Fill
+                    } else {
+                        Event::Declined
+                    }
                 }
-            }
+            },
         };
         if ticket.bucket % SAMPLE == 0 {
             self.gate.count(ticket.bucket, event);
@@ -170,13 +183,18 @@ impl<K: Plain, V: Plain> Table<K, V> {
         event == Event::Fill
     }
 
+    /// Puts an entry in, in the place of `victim` if the bucket is full.
     fn bring_in(
-        &self,
         locked: &Locked<'_, K, V>,
         key: &[u64; WORDS_MAX],
         value: Option<&[u64; WORDS_MAX]>,
+        victim: usize,
+        policy: Policy,
     ) {
-        let slot = locked.find(key).or_else(|| locked.free()).unwrap_or_else(|| locked.victim());
+        let slot = locked.find(key).or_else(|| locked.free()).unwrap_or_else(|| {
+            locked.set_policy(policy);
+            victim
+        });
         locked.put(slot, key, value);
     }
 

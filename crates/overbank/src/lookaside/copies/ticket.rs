@@ -48,6 +48,7 @@ impl<K: Default, V> Default for Found<K, V> {
 pub struct Ticket<K> {
     pub(super) key: K,
     pub(super) bucket: u32,
+    pub(super) tag: u16,
     /// The bucket's, at the lookup.
     pub(super) stamp: u64,
     /// The table's, which no other table has and no other time; 0 fills nothing.
@@ -57,7 +58,7 @@ pub struct Ticket<K> {
 impl<K> Ticket<K> {
     #[inline(always)]
     pub(super) const fn void(key: K) -> Self {
-        Ticket { key, bucket: 0, stamp: 0, lot: 0 }
+        Ticket { key, bucket: 0, tag: 0, stamp: 0, lot: 0 }
     }
 
     /// Returns the key of the lookup.

@@ -13,7 +13,7 @@ use super::super::config::{Config, Counters, Error, VersionError};
 use super::super::gate::Gate;
 use super::super::plain::{KEY_WORDS_MAX, Plain, WORDS_MAX};
 use super::bucket::VERSION;
-use super::table::Table;
+use super::table::{Place, Table};
 use super::ticket::{Found, Ticket};
 use crate::memory::HugePages;
 use crate::sync::{AtomicU64, Ordering};
@@ -209,12 +209,12 @@ impl<K: Plain, V: Plain> At<'_, K, V> {
     }
 
     #[inline(always)]
-    fn look(&self, key: K, bucket: u32) -> Found<K, V> {
+    fn look(&self, key: K, place: Place) -> Found<K, V> {
         if self.table.lot.load(Ordering::Acquire) != self.lot {
             return Found::Miss(Ticket::void(key));
         }
         let admits = |stamp| stamp & VERSION <= self.version;
-        match self.table.look(key, bucket, self.era, admits) {
+        match self.table.look(key, place, self.era, admits) {
             Found::Miss(ticket) if !ticket.is_void() => {
                 Found::Miss(Ticket { stamp: self.version, lot: self.lot, ..ticket })
             }
@@ -226,7 +226,7 @@ impl<K: Plain, V: Plain> At<'_, K, V> {
     /// waits for memory overlap.
     #[inline]
     pub fn get_batch(&self, keys: &[K], found: &mut [Found<K, V>]) {
-        self.table.look_batch(keys, found, |key, bucket| self.look(key, bucket));
+        self.table.look_batch(keys, found, |key, place| self.look(key, place));
     }
 
     /// Looks up a key, asks `snapshot` if the table has no answer, and puts that in.
@@ -243,8 +243,8 @@ impl<K: Plain, V: Plain> At<'_, K, V> {
     }
 
     /// Puts in what the snapshot has for the ticket's key. Returns whether it did: it declines if a
-    /// later commit changed a key of the bucket, after a clear, and with a ticket of a view of
-    /// another snapshot or table. Never waits.
+    /// later commit changed a key of the bucket, after a clear, with a ticket of a view of another
+    /// snapshot or table, and if the entries there are asked for more often. Never waits.
     #[inline]
     pub fn fill(&self, ticket: Ticket<K>, value: Option<V>) -> bool {
         let (version, same) = (self.version, ticket.stamp == self.version);
@@ -311,7 +311,7 @@ impl<K: Plain, V: Plain> Commit<'_, K, V> {
 
     fn place(&self, key: K) -> u32 {
         let table = &self.of.table;
-        table.place(table.hash(key))
+        table.place(table.hash(key)).bucket
     }
 
     fn take_out(&self, key: K) -> bool {
