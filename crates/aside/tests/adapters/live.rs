@@ -77,10 +77,12 @@ fn panics<I: Update<u64, u64>>(aside: &Aside<I, u64, u64>, _: &mut Tree, choices
     let key = choices.key();
     let update = || aside.update(key, |_| std::panic::resume_unwind(Box::new(())));
     assert!(catch_unwind(AssertUnwindSafe(update)).is_err());
-    // Its bucket still takes answers.
-    let Ok(_) = aside.look(key);
-    let Ok((_, hit)) = aside.look(key);
-    assert!(hit);
+    // Its bucket still takes answers, though not the first one if it is full of popular keys.
+    let hits = || {
+        let Ok((_, hit)) = aside.look(key);
+        hit
+    };
+    assert!((0..100).any(|_| hits()));
 }
 
 #[test]

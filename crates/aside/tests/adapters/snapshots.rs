@@ -214,7 +214,7 @@ fn a_commit_of_redb_that_fails_publishes_nothing() {
 #[test]
 fn a_commit_of_lmdb_that_fails_publishes_nothing() {
     let dir = tempfile::tempdir().expect("a directory for the test");
-    let store = Lmdb::open(dir.path(), &Config::entries(100));
+    let store = Lmdb::of(4 << 20, dir.path(), &Config::entries(100));
     let mut write = store.write();
     (0..10).for_each(|key| store.put(&mut write, 0, key, key));
     store.commit(write);

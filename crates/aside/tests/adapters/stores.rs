@@ -103,10 +103,15 @@ pub struct Lmdb {
 
 impl Lmdb {
     /// `u64` in this machine's order sorts by its first byte here: fine for keys below 256.
-    #[allow(unsafe_code)] // Opening an environment.
     pub fn open(path: &Path, config: &Config) -> Self {
+        Lmdb::of(1 << 30, path, config)
+    }
+
+    /// Opens one whose file takes this many bytes at most.
+    #[allow(unsafe_code)] // Opening an environment.
+    pub fn of(bytes: usize, path: &Path, config: &Config) -> Self {
         let mut options = ::heed::EnvOpenOptions::new().read_txn_without_tls();
-        options.map_size(4 << 20).max_dbs(4).max_readers(64);
+        options.map_size(bytes).max_dbs(4).max_readers(64);
         // SAFETY: only LMDB changes the file. Without syncing it may lose commits with the machine.
         let env = unsafe {
             options.flags(::heed::EnvFlags::NO_SYNC);

@@ -125,6 +125,18 @@ mod tests {
         assert!(long.ends_with("yy\"… is no number") && long.len() < 200, "{long}");
     }
 
+    proptest::proptest! {
+        /// Any bytes are keys or an error with a bounded text.
+        #[test]
+        fn any_file_is_read(bytes: Vec<u8>, lines in "[0-9x\\-\n\r #a-f]{0,200}") {
+            for file in [&bytes[..], lines.as_bytes()] {
+                let shown = text(file).map_or_else(|error| error.to_string(), |_| String::new());
+                assert!(shown.len() < 100 + SHOWN_MAX * (QUOTED_MAX * 10 + 60), "{}", shown.len());
+                assert_eq!(binary(file).is_ok(), !file.is_empty() && file.len() % 8 == 0);
+            }
+        }
+    }
+
     #[test]
     fn eight_bytes_are_a_key() {
         assert_eq!(binary(&[1, 0, 0, 0, 0, 0, 0, 2]), Ok(vec![1 | 2 << 56]));
