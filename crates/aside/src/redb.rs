@@ -530,8 +530,8 @@ impl<K: AsideKey, V: AsideValue> WriteTable<'_, K, V> {
     ///
     /// # Errors
     /// redb failed.
-    pub fn retain(&mut self, mut keep: impl FnMut(K, V) -> bool) -> Result<(), Error> {
+    pub fn retain(&mut self, keep: impl FnMut(K, V) -> bool) -> Result<(), Error> {
         self.changes.all(&self.handle);
-        Ok(self.table.retain(|key, value| keep(key, value))?)
+        Ok(self.table.retain(keep)?)
     }
 }

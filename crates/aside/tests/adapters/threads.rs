@@ -4,7 +4,7 @@ use crate::stores::{Lmdb, Redb, Store};
 use crossbeam_skiplist::SkipMap;
 use overbank_aside::locked::Locked;
 use overbank_aside::lookaside::Config;
-use overbank_aside::{Aside, Index, congee};
+use overbank_aside::{Aside, Index, Source, congee};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -55,19 +55,8 @@ fn grows<I: Index<u64, u64>>(index: I) {
         }
     });
     for key in 0..KEYS {
-        assert_eq!(aside.get(key), aside.into_value(key));
-    }
-}
-
-trait IntoValue {
-    fn into_value(&self, key: u64) -> Option<u64>;
-}
-
-impl<I: Index<u64, u64>> IntoValue for Aside<I, u64, u64> {
-    /// Past the table.
-    fn into_value(&self, key: u64) -> Option<u64> {
-        let Ok(value) = overbank_aside::Source::around(self, key);
-        value
+        let Ok(past_the_table) = aside.around(key);
+        assert_eq!(aside.get(key), past_the_table);
     }
 }
 

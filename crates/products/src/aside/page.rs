@@ -4,7 +4,7 @@ use super::record::{Comparison, IndexRecord, TableRecord};
 use super::rule;
 use crate::advise::size_text;
 use maud::{Markup, html};
-use overbank_kit::experiment::Table;
+use overbank_kit::experiment::{Column, Table};
 use overbank_kit::report::bars::{Bar, Chart};
 use overbank_kit::report::page::{document, ended_early, made, table};
 use overbank_kit::report::{count, optional, percent};
@@ -24,7 +24,7 @@ pub fn figures(comparison: &Comparison) -> Table {
     let cell = |of: Option<String>| of.unwrap_or_else(|| "–".to_owned());
     let bursts =
         comparison.indexes.iter().flat_map(|index| &index.tables).any(|t| t.burst_ns.is_some());
-    let columns: [(&str, &dyn Fn(&Row<'_>) -> String); 10] = [
+    let columns: [Column<'_, Row<'_>>; 10] = [
         ("index", &|(index, table)| {
             if table.is_none() { index.index.to_owned() } else { String::new() }
         }),
@@ -49,11 +49,7 @@ pub fn figures(comparison: &Comparison) -> Table {
         }),
     ];
     let shown = if bursts { &columns[..] } else { &columns[..8] };
-    Table {
-        title: String::new(),
-        headings: shown.iter().map(|(heading, _)| (*heading).to_owned()).collect(),
-        rows: rows.map(|row| shown.iter().map(|(_, cell)| cell(&row)).collect()).collect(),
-    }
+    Table::of("", rows, shown)
 }
 
 /// Returns each table's index, size and the gate's reason.

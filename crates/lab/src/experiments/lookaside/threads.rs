@@ -54,7 +54,7 @@ fn cpu_ns() -> f64 {
 fn lookups(aside: &Front, keys: &[u64], through: bool) -> f64 {
     let start = cpu_ns();
     for &key in keys {
-        let Ok(value) = (if through { Ok(aside.get(key)) } else { aside.around(key) });
+        let Ok(value) = if through { Ok(aside.get(key)) } else { aside.around(key) };
         black_box(value);
     }
     (cpu_ns() - start) / keys.len() as f64
@@ -71,6 +71,7 @@ fn round(aside: &Front, keys: [Vec<u64>; 5], through: bool) -> Round {
     let core = |thread: usize| cores[thread % cores.len()];
     let on = |thread: usize| _ = keep_on(&[core(thread)]);
     let [alone, first, second, last, writes] = &keys;
+    let barrier = &Barrier::new(2);
     std::thread::scope(|scope| {
         let join =
             |thread: std::thread::ScopedJoinHandle<'_, f64>| thread.join().expect("no panic");
@@ -78,7 +79,6 @@ fn round(aside: &Front, keys: [Vec<u64>; 5], through: bool) -> Round {
             on(0);
             lookups(aside, alone, through)
         }));
-        let barrier = &Barrier::new(2);
         let threads = [(0, first), (1, second)].map(|(thread, keys)| {
             scope.spawn(move || {
                 on(thread);
@@ -87,7 +87,7 @@ fn round(aside: &Front, keys: [Vec<u64>; 5], through: bool) -> Round {
             })
         });
         let both = threads.map(join);
-        let (done, barrier) = (AtomicBool::new(false), Barrier::new(2));
+        let done = AtomicBool::new(false);
         let beside = std::thread::scope(|scope| {
             scope.spawn(|| {
                 on(1);

@@ -8,7 +8,7 @@ use super::{
 use crate::aside::AsideError;
 use crate::aside::mix::{Kind, Op};
 use ::heed::{Env, EnvFlags, EnvOpenOptions, WithoutTls};
-use ::redb::{Database, Durability, ReadableTable, TableDefinition};
+use ::redb::{Database, Durability, TableDefinition};
 use overbank_aside::lookaside::{Counters, Report};
 use overbank_aside::{Source, Timer, heed, redb};
 use std::hint::black_box;

@@ -54,9 +54,8 @@ fn built<I: Index<u64, u64> + 'static>(
 
 pub fn btreemap(keys: &[u64]) -> Box<dyn Bench> {
     let scan: Scan<Locked<BTreeMap<u64, u64>>> = |index, key, count| {
-        index.read(|map| {
-            map.range(key..).take(count as usize).for_each(|pair| drop(black_box(pair)))
-        });
+        index
+            .read(|map| map.range(key..).take(count as usize).for_each(|pair| _ = black_box(pair)));
     };
     built(keys, Locked::default, scan)
 }
