@@ -47,6 +47,8 @@ pub trait Source {
 pub struct Timer {
     meter: Meter,
     start: Instant,
+    lookups: u64,
+    hits: u64,
 }
 
 impl Default for Timer {
@@ -58,7 +60,7 @@ impl Default for Timer {
 impl Timer {
     /// Begins with lookups through the table.
     pub fn new() -> Self {
-        Timer { meter: Meter::new(), start: Instant::now() }
+        Timer { meter: Meter::new(), start: Instant::now(), lookups: 0, hits: 0 }
     }
 
     #[inline]
@@ -80,7 +82,7 @@ impl Timer {
             return source.around(key);
         }
         let (value, hit) = source.look(key)?;
-        self.meter.hits(u32::from(hit));
+        self.saw(1, u32::from(hit));
         Ok(value)
     }
 
@@ -102,7 +104,19 @@ impl Timer {
             return Ok(());
         }
         let hits = source.look_batch(keys, values)?;
-        self.meter.hits(hits);
+        self.saw(count as u32, hits);
         Ok(())
+    }
+
+    #[inline(always)]
+    fn saw(&mut self, lookups: u32, hits: u32) {
+        self.meter.hits(hits);
+        self.lookups += u64::from(lookups);
+        self.hits += u64::from(hits);
+    }
+
+    /// Returns the lookups through the table so far, and how many of them it answered.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.lookups, self.hits)
     }
 }

@@ -9,7 +9,7 @@ mod live;
 use super::AsideError;
 use super::mix::{Kind, Op};
 use overbank::hash::mix;
-use overbank_aside::lookaside::{Config, Counters, Report};
+use overbank_aside::lookaside::{Config, Report};
 use overbank_aside::{Source, Timer};
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
@@ -140,7 +140,7 @@ pub struct Turn {
 pub struct Table {
     pub slots: usize,
     pub bytes: usize,
-    /// Share of the lookups that it answered while it was timed, in the buckets that are counted.
+    /// Share of the timed lookups through it that it answered.
     pub hit_rate: f64,
     pub report: Report,
 }
@@ -191,6 +191,19 @@ impl Checked {
     }
 }
 
+/// Returns the bytes that the C library's allocator has handed out; 0 of another one.
+#[allow(unsafe_code)] // A call of the C library.
+fn heap_bytes() -> u64 {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: takes nothing, returns numbers.
+        let info = unsafe { libc::mallinfo2() };
+        (info.uordblks + info.hblkhd) as u64
+    }
+    #[cfg(not(target_env = "gnu"))]
+    0
+}
+
 /// Returns the thread's CPU time in nanoseconds.
 fn cpu_ns() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -200,7 +213,7 @@ fn cpu_ns() -> f64 {
 /// What a turn works on.
 trait Session {
     fn run(&mut self, part: Part<'_>, checked: &mut Checked) -> Result<(), AsideError>;
-    fn counters(&self) -> Counters;
+    fn timer(&self) -> Option<&Timer>;
     /// Returns the table's slots, bytes and what its gate says.
     fn table(&self) -> (usize, usize, Report);
 }
@@ -214,18 +227,18 @@ fn turn(
 ) -> Result<Turn, AsideError> {
     let mut checked = Checked::default();
     session.run(Part { ops: warm, bursts: false }, &mut checked)?;
-    let (before, mut after) = (session.counters(), None);
+    let counts = |session: &_| Session::timer(session).map_or((0, 0), Timer::counts);
+    let (before, mut after) = (counts(session), None);
     let mut ns = Vec::new();
     for part in parts {
         let start = cpu_ns();
         session.run(*part, &mut checked)?;
         ns.push((cpu_ns() - start) / part.ops.len().max(1) as f64);
-        after.get_or_insert_with(|| session.counters());
+        after.get_or_insert_with(|| counts(session));
     }
     checked.verdict(std::iter::once(warm).chain(parts.iter().map(|part| part.ops)))?;
     let after = after.unwrap_or(before);
-    let (hits, misses) = (after.hits - before.hits, after.misses - before.misses);
-    let hit_rate = hits as f64 / (hits + misses).max(1) as f64;
+    let hit_rate = (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64;
     let (slots, bytes, report) = session.table();
     let table = Table { slots, bytes, hit_rate, report };
     Ok(Turn { ns, table: front.is_some().then_some(table) })

@@ -9,7 +9,7 @@ use crate::aside::AsideError;
 use crate::aside::mix::{Kind, Op};
 use ::heed::{Env, EnvFlags, EnvOpenOptions, WithoutTls};
 use ::redb::{Database, Durability, TableDefinition};
-use overbank_aside::lookaside::{Counters, Report};
+use overbank_aside::lookaside::Report;
 use overbank_aside::{Source, Timer, heed, redb};
 use std::hint::black_box;
 use std::path::Path;
@@ -122,8 +122,8 @@ macro_rules! session {
                 let mut groups = part.ops.chunks(GROUP);
                 groups.try_for_each(|ops| self.group(Part { ops, ..part }, checked))
             }
-            fn counters(&self) -> Counters {
-                self.table.aside().counters()
+            fn timer(&self) -> Option<&Timer> {
+                self.timer.as_ref()
             }
             fn table(&self) -> (usize, usize, Report) {
                 let table = self.table.aside();

@@ -1,13 +1,14 @@
 //! Indexes in memory.
 
-use super::{Bench, Checked, Front, Part, Session, Turn, config, read, read_bursts, turn, value};
+use super::{
+    Bench, Checked, Front, Part, Session, Turn, config, heap_bytes, read, read_bursts, turn, value,
+};
 use crate::aside::AsideError;
 use crate::aside::mix::{Kind, Op, SCAN_MAX};
 use crossbeam_skiplist::SkipMap;
 use overbank_aside::locked::Locked;
-use overbank_aside::lookaside::{Counters, Report};
+use overbank_aside::lookaside::Report;
 use overbank_aside::{Aside, Index, Timer, congee};
-use overbank_kit::machine::resident_bytes;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
@@ -45,10 +46,10 @@ fn built<I: Index<u64, u64> + 'static>(
     index: impl FnOnce() -> I,
     scan: Scan<I>,
 ) -> Box<dyn Bench> {
-    let before = resident_bytes();
+    let before = heap_bytes();
     let index = index();
     keys.iter().for_each(|key| index.insert(*key, value(*key, 0)));
-    let bytes = resident_bytes().saturating_sub(before);
+    let bytes = heap_bytes().saturating_sub(before);
     Box::new(Live { index, scan, bytes, version: 0 })
 }
 
@@ -119,8 +120,8 @@ impl<I: Index<u64, u64>> Session for State<'_, I> {
         Ok(())
     }
 
-    fn counters(&self) -> Counters {
-        self.aside.table().counters()
+    fn timer(&self) -> Option<&Timer> {
+        self.timer.as_ref()
     }
 
     fn table(&self) -> (usize, usize, Report) {
