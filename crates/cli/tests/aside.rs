@@ -59,7 +59,7 @@ fn a_file_of_keys_gets_them_and_a_page() {
     fs::write(path("keys.u64"), bytes).expect("written");
     let some = ["--index", "btreemap,lmdb-latest", "--report"];
     let text = printed(&[&[path("keys.txt").as_str()], &some[..], &[&path("page.html")]].concat());
-    assert!(text.starts_with("keys.txt, 4000 lookups; 505 keys in each index"), "{text}");
+    assert!(text.starts_with("keys.txt, 4\u{202f}000 lookups; 505 keys in each index"), "{text}");
     assert!(text.contains("Recommended: ") && text.contains("lmdb-latest"), "{text}");
     let page = fs::read_to_string(path("page.html")).expect("a page");
     assert!(page.contains("keys.txt") && !page.contains("http"), "nothing from a network");
@@ -94,7 +94,7 @@ fn wrong_arguments_are_refused() {
     assert!(refused(&["--index", "btree"], 2).contains("must be one of btreemap, redb"));
     assert!(refused(&["--entries", "0"], 2).contains("a number from 1 up, or a share"));
     assert!(refused(&["--ycsb", "G"], 2).contains("a letter from A to F"));
-    assert!(refused(&["--theta", "-1"], 2).contains("between 0 (uniform) and 2"));
+    assert!(refused(&["--theta", "3"], 2).contains("between 0 (uniform) and 2"));
     let error = refused(&["--keys", "1000", "--ycsb", "E"], 1);
     assert!(error.contains("hashmap has no order to scan"), "{error}");
 }
