@@ -1,8 +1,8 @@
 //! `aside`: look-aside tables and caches of others in front of an index, at equal bytes.
 //!
 //! ```text
-//!  BTreeMap of 10 M keys ─┬─ nothing          all in one process, on one core; rounds in which they
-//!  (or hashbrown)         ├─ Copies, bursts   take turns; fresh Zipf keys; thread's CPU clock
+//!  BTreeMap of 10 M keys ─┬─ nothing          all in one process, on one core; rounds in which
+//!  (or hashbrown)         ├─ Copies, bursts   they take turns; fresh Zipf keys; thread's CPU clock
 //!                         └─ fixed-cache, quick_cache, moka, lru
 //! ```
 //!

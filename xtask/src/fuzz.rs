@@ -44,6 +44,7 @@ const TARGETS: &[Target] = &[
     Target::new("rules", 192),
     Target::new("capture", 2048),
     Target::new("cache_ops", 2048),
+    Target::new("lookaside", 2048),
     Target::new("fib_image", 2048),
     Target::new("partition_image", 2048),
     Target::new("partition_deltas", 1024),
@@ -74,9 +75,9 @@ pub struct Options {
     /// Time for all targets together, without building
     #[arg(value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// One target: extract, bridge, edit, rules, capture, cache_ops, fib_image, partition_image,
-    /// partition_deltas, openflow, settings, port_specs, queries, sessions, documents, gtpu,
-    /// stores, requests, pfcp, device, kv_agent [default: all]
+    /// One target: extract, bridge, edit, rules, capture, cache_ops, lookaside, fib_image,
+    /// partition_image, partition_deltas, openflow, settings, port_specs, queries, sessions,
+    /// documents, gtpu, stores, requests, pfcp, device, kv_agent [default: all]
     target: Option<String>,
 }
 

@@ -31,7 +31,7 @@ pub fn run(options: &Options) -> Result<()> {
     steps::run(&mut cargo("build --release -p overbank-products --example tiers"))?;
     steps::run(&mut cargo("build --release -p overbank-wire --example tunnel"))?;
     steps::run(&mut cargo("build --release -p overbank-netcache --example queries"))?;
-    steps::run(&mut cargo("build --release -p overbank --example sketch"))?;
+    steps::run(&mut cargo("build --release -p overbank --example sketch --example lookaside"))?;
     println!("instructions per packet, 60-byte UDP frames, 20 megaflow masks\n");
     for design in &options.designs {
         let count = count("tiers", &["1", design])?;
@@ -40,7 +40,8 @@ pub fn run(options: &Options) -> Result<()> {
     println!("tier 2, hit, no tier 1            {:>8.1}", count("tiers", &["2"])?);
     println!("tier 3, caches emptied before     {:>8.1}", count("tiers", &["3"])?);
     tunnels()?;
-    queries()
+    queries()?;
+    lookaside()
 }
 
 /// Counts the ways of a packet of 46 bytes into a GTP-U tunnel and out of it.
@@ -77,6 +78,32 @@ fn queries() -> Result<()> {
     println!("\ninstructions per key in the sketch\n");
     for log2 in ["0", "10"] {
         println!("one in 2^{log2:<2} sampled          {:>8.1}", count("sketch", &["count", log2])?);
+    }
+    Ok(())
+}
+
+/// Operations of a look-aside table from `u64` to `u64`, and the most instructions that each takes.
+const LOOKASIDE: [(&str, &str, f64); 5] = [
+    ("hit", "hit", 60.0),
+    ("burst", "hit in a burst", 70.0),
+    ("miss", "miss", 60.0),
+    ("fill", "miss of a full bucket, answer", 140.0),
+    ("write", "write that updates an entry", 260.0),
+];
+
+/// Counts what a look-aside table does to a key; fails above the bounds.
+fn lookaside() -> Result<()> {
+    println!("\ninstructions per key of a look-aside table\n");
+    let mut above = Vec::new();
+    for (what, text, most) in LOOKASIDE {
+        let count = count("lookaside", &[what])?;
+        println!("{text:<30} {count:>8.1}");
+        if count > most {
+            above.push(format!("{text}: {count:.1}, at most {most}"));
+        }
+    }
+    if !above.is_empty() {
+        bail!("more instructions than expected: {}", above.join("; "));
     }
     Ok(())
 }

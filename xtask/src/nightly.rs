@@ -53,7 +53,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "models-full",
-        arguments: "test models-full twins-full cluster-full device-full",
+        arguments: "test models-full twins-full cluster-full device-full lookaside-full",
         short: "test models",
         minutes_max: 12,
     },

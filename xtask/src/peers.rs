@@ -1,8 +1,8 @@
 //! `cargo xtask peers`: measures products of others beside Overbank on the same machine.
 //!
 //! ```text
-//!  packages, ─▶ format, clippy, ─▶ build ─▶ overbank-peers tables | aside | fib | partition | live |
-//!  sources      tests of peers/             ovs | smc | explosion | control  (peers/README.md)
+//!  packages, ─▶ format, clippy, ─▶ build ─▶ overbank-peers tables | aside | fib | partition |
+//!  sources      tests of peers/             live | ovs | smc | explosion | control  (peers/README.md)
 //! ```
 //!
 //! The crate `peers` lies outside the workspace: it links DPDK, compiles libcuckoo and runs Open
@@ -120,7 +120,7 @@ enum What {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// Measure look-aside tables in front of an index: fixed-cache, quick_cache, moka, lru, Overbank
+    /// Measure look-aside tables in front of an index: fixed-cache, quick_cache, moka, lru, ours
     Aside {
         /// Arguments of `overbank-peers aside`; `-- --help` lists them
         #[arg(last = true)]

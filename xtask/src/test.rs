@@ -87,12 +87,21 @@ enum Step {
     ClusterFull,
     /// The key-value device under 20 million malformed frames
     DeviceFull,
+    /// The look-aside table: 10^9 reads beside writes of the index
+    LookasideFull,
 }
 
 impl Step {
     /// Whether it runs only when it is named: it takes minutes.
     fn is_long(self) -> bool {
-        matches!(self, Step::ModelsFull | Step::TwinsFull | Step::ClusterFull | Step::DeviceFull)
+        matches!(
+            self,
+            Step::ModelsFull
+                | Step::TwinsFull
+                | Step::ClusterFull
+                | Step::DeviceFull
+                | Step::LookasideFull
+        )
     }
 }
 
@@ -265,6 +274,11 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
             device.env("OVERBANK_MALFORMED_FRAMES", MALFORMED_FRAMES);
             steps.tests("device full", &mut device)
         }
+        Step::LookasideFull => {
+            let mut lookaside = cargo(LOOKASIDE);
+            lookaside.env("OVERBANK_LOOKASIDE_READS", LOOKASIDE_READS);
+            steps.tests("lookaside full", &mut lookaside)
+        }
     }
 }
 
@@ -345,6 +359,9 @@ const CLUSTER: &str = "test -p overbank-cluster --lib --locked";
 /// The key-value device under malformed frames, and their number.
 const DEVICE: &str = "test -p overbank-device --lib --locked hostile";
 const MALFORMED_FRAMES: &str = "20000000";
+/// The look-aside table under threads, and the reads of each of two.
+const LOOKASIDE: &str = "test -p overbank --lib --locked lookaside::copies::tests::threads";
+const LOOKASIDE_READS: &str = "500000000";
 /// Operations of each of 96 kinds of table.
 const TWIN_OPERATIONS: &str = "200000";
 

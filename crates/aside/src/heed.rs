@@ -6,8 +6,8 @@
 //! of the newest state ([`Db::get_latest`]) ask LMDB for the newest number, which is in memory that
 //! all processes share, and begin a transaction only if the table has no answer.
 //!
-//! Keys and values are bytes as they lie in memory: `u64` in this machine's order, `[u8; 8]` for any
-//! other. Databases of several values a key (`DUP_SORT`) are refused, nested transactions are not
+//! Keys and values are bytes as they lie in memory: `u64` in this machine's order, `[u8; 8]` for
+//! any other. Databases of several values a key (`DUP_SORT`) are refused, nested transactions are not
 //! offered.
 
 use crate::look::{look, look_batch};

@@ -3,10 +3,11 @@
 //! A table answers what was asked before, and the index answers the rest. Each adapter owns its
 //! index, so that nothing in the process writes past the table, and follows one of two rules:
 //!
-//! | rule | adapters | a cached value is right because |
-//! |---|---|---|
-//! | live ([`Aside`]) | `BTreeMap` and `HashMap` behind a lock, `SkipMap`, congee | a miss takes a ticket *before* the index is read, a writer holds a guard *around* its change, and a ticket from before or under a guard fills nothing |
-//! | snapshot ([`redb`], [`heed`]) | redb, LMDB | a commit takes its keys out under its number before the database commits, and a reader uses only entries that are as old as its snapshot |
+//! - *Live* ([`Aside`]: `BTreeMap` and `HashMap` behind a lock, `SkipMap`, congee). A miss takes a
+//!   ticket before the index is read, and a writer holds a guard around its change. A ticket from
+//!   before the guard, or under it, fills nothing.
+//! - *Snapshot* (`redb`, `heed`). A commit takes its keys out under its number before the database
+//!   commits. A reader uses only entries that hold for its snapshot.
 //!
 //! Each adapter is a feature; without features there is [`live`] alone, for indexes of others.
 //!

@@ -12,7 +12,7 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use overbank::cache::{BURST, Config, Design, Probes};
 use overbank::hash::Hash64;
-use overbank::{fib, partition, sketch};
+use overbank::{fib, lookaside, partition, sketch};
 
 /// Entries of a table.
 const SIZES: [(&str, u64); 2] = [("small", 1 << 12), ("large", 1 << 22)];
@@ -114,5 +114,34 @@ fn without_keys(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(tables, caches, fibs, without_keys);
+/// Lookups of a look-aside table: of keys that it has, and of keys that it lacks and does not get.
+fn copies(criterion: &mut Criterion) {
+    type Table = lookaside::Copies<u64, u64>;
+    let mut group = criterion.benchmark_group("lookaside");
+    group.throughput(Throughput::Elements(BURST as u64));
+    for (size, entries) in SIZES {
+        let table = Table::new(&lookaside::Config::entries(2 * entries as usize)).expect("a table");
+        (0..entries).for_each(|key| _ = table.get_or(key, |&key| Some(key)));
+        for (what, from) in [("hit", 0), ("miss", 1 << 40)] {
+            let mut draw = bursts(entries, |key| key + from);
+            group.bench_function(format!("{what}/{size}"), |bencher| {
+                let look = |keys: [u64; BURST]| {
+                    keys.iter().filter(|&&key| table.get(key).is_answer()).count()
+                };
+                bencher.iter_batched(&mut draw, look, BatchSize::SmallInput);
+            });
+            group.bench_function(format!("{what} in bursts/{size}"), |bencher| {
+                let mut found: [lookaside::Found<u64, u64>; BURST] =
+                    std::array::from_fn(|_| lookaside::Found::default());
+                let look = |keys: [u64; BURST]| {
+                    table.get_batch(&keys, &mut found);
+                    found.iter().filter(|found| found.is_answer()).count()
+                };
+                bencher.iter_batched(&mut draw, look, BatchSize::SmallInput);
+            });
+        }
+    }
+}
+
+criterion_group!(tables, caches, fibs, copies, without_keys);
 criterion_main!(tables);

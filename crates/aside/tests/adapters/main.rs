@@ -1,5 +1,5 @@
 //! Each adapter beside a plain `BTreeMap`: random operations with tables of few buckets, while
-//! entries are dropped at random; old snapshots, aborts, failures, panics, threads, other processes.
+//! entries are dropped at random; old snapshots, aborts, failures, panics, threads, processes.
 
 mod live;
 mod processes;

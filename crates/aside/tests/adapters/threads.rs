@@ -21,7 +21,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Two writers, each of its own keys, and a reader.
+/// Two writers with separate keys, and a reader.
 fn grows<I: Index<u64, u64>>(index: I) {
     let aside = Aside::new(index, &Config::entries(9)).expect("a table");
     let written: [AtomicU64; KEYS as usize] = Default::default();

@@ -27,8 +27,8 @@
 //! changes no answer. The rules are in `copies/live.rs` and `copies/versioned.rs`.
 //!
 //! *Readers never wait*, for writers as little as for each other, and take no lock. A reader that
-//! meets a writer in its bucket misses. A hit writes one byte at most, and only if that is not set.
-//! Fills that meet another thread are dropped. Only writers wait, for a handful of stores.
+//! meets a writer in its bucket misses. A hit writes one word at most, and only if its bit is not
+//! set. Fills that meet another thread are dropped. Only writers wait, for a handful of stores.
 //!
 //! The index must change through the table's guards alone. What changes it otherwise needs a clear.
 //!
@@ -44,6 +44,8 @@ mod gate;
 mod plain;
 
 pub use config::{BUCKETS_MAX, Config, Counters, Error, VersionError};
+#[cfg(feature = "internals")]
+pub use copies::twin;
 pub use copies::{
     At, BURST, Clearing, Commit, Copies, Found, KEPT_MAX, SAMPLE, Ticket, VERSION_MAX, Versioned,
     Writing,

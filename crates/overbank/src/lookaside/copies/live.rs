@@ -118,7 +118,7 @@ impl<K: Plain, V: Plain> Copies<K, V> {
     /// often. Never waits.
     #[inline]
     pub fn fill(&self, ticket: Ticket<K>, value: Option<V>) -> bool {
-        self.table.fill(&ticket, value, ticket.lot, |stamp| stamp == ticket.stamp)
+        self.table.fill(&ticket, value, |stamp| stamp == ticket.stamp)
     }
 
     /// Enters the key's bucket for a write of the index: call it *before* the write, and keep the
@@ -144,7 +144,6 @@ impl<K: Plain, V: Plain> Copies<K, V> {
             let slot = locked.find(&key);
             slot.into_iter().for_each(|slot| locked.remove(slot));
             locked.set_stamp(stamp + 1);
-            let slot = slot.filter(|_| writers == 0);
             return Writing { table: &self.table, bucket, key, stamp: stamp + 1, slot, kept: None };
         }
     }
@@ -174,7 +173,7 @@ impl<K: Plain, V: Plain> Copies<K, V> {
         self.table.counters()
     }
 
-    /// Returns the number of entries that there is room for.
+    /// Returns the number of entries that fit.
     pub fn slots(&self) -> usize {
         self.table.slots()
     }
@@ -204,7 +203,7 @@ pub struct Writing<'t, K: Plain, V: Plain> {
     bucket: u32,
     key: [u64; WORDS_MAX],
     stamp: u64,
-    /// Where the entry was, if no other guard was in the bucket.
+    /// Where the entry was. If it was, no other guard of the key was inside.
     slot: Option<usize>,
     kept: Option<Option<[u64; WORDS_MAX]>>,
 }
@@ -224,12 +223,18 @@ impl<K: Plain, V: Plain> Writing<'_, K, V> {
     }
 }
 
+impl<K: Plain, V: Plain> fmt::Debug for Writing<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writing").field("bucket", &self.bucket).finish_non_exhaustive()
+    }
+}
+
 impl<K: Plain, V: Plain> Drop for Writing<'_, K, V> {
     fn drop(&mut self) {
         let locked = self.table.lock(self.bucket);
         let (stamp, writers) = (locked.stamp(), locked.writers());
         let alone = stamp == self.stamp && self.table.shut.load(Ordering::Acquire) == 0;
-        // With the stamp of its own entry no other guard came or left, nor an epoch. The slot is
+        // With the stamp of its entrance no other guard came or left, and no epoch. The slot is
         // free: nothing fills a bucket with a guard in it.
         if let (Some(slot), Some(value), true) = (self.slot, &self.kept, alone) {
             locked.put(slot, &self.key, value.as_ref());
@@ -247,9 +252,26 @@ pub struct Clearing<'t, K: Plain, V: Plain> {
     table: &'t Table<K, V>,
 }
 
+impl<K: Plain, V: Plain> fmt::Debug for Clearing<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clearing").finish_non_exhaustive()
+    }
+}
+
 impl<K: Plain, V: Plain> Drop for Clearing<'_, K, V> {
     fn drop(&mut self) {
         self.table.alone(|| self.table.begin_epoch(0));
         self.table.shut.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(all(test, feature = "loom"))]
+impl<K: Plain, V: Plain> Writing<'_, K, V> {
+    /// Puts the value in whether or not other guards were inside: a rule that fails.
+    pub(super) fn keep_blindly(&self, value: V) {
+        let locked = self.table.lock(self.bucket);
+        if let Some(slot) = locked.find(&self.key).or_else(|| locked.free()) {
+            locked.put(slot, &self.key, Some(&value.to_words()));
+        }
     }
 }

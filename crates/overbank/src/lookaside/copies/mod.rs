@@ -3,9 +3,15 @@
 mod batch;
 mod bucket;
 mod live;
+#[cfg(all(test, feature = "loom"))]
+mod model;
 mod policy;
 mod table;
+#[cfg(all(test, not(feature = "loom")))]
+mod tests;
 mod ticket;
+#[cfg(any(test, feature = "internals"))]
+pub mod twin;
 mod versioned;
 
 pub use batch::BURST;

@@ -148,11 +148,10 @@ impl<K: Plain, V: Plain> Table<K, V> {
         &self,
         ticket: &Ticket<K>,
         value: Option<V>,
-        lot: u64,
         admits: impl Fn(u64) -> bool,
     ) -> bool {
         // A ticket of another table may name a bucket that this one lacks.
-        if ticket.is_void() || ticket.lot != lot {
+        if ticket.lot != self.lot.load(Ordering::Acquire) {
             return false;
         }
         let (key, value) = (ticket.key.to_words(), value.map(V::to_words));
@@ -164,7 +163,7 @@ impl<K: Plain, V: Plain> Table<K, V> {
                 Some(locked) => {
                     locked.refresh(self.era.load(Ordering::Acquire));
                     // An entry of an epoch that ends meanwhile no longer counts.
-                    let may = self.lot.load(Ordering::Acquire) == lot
+                    let may = self.lot.load(Ordering::Acquire) == ticket.lot
                         && locked.writers() == 0
                         && self.shut.load(Ordering::Acquire) == 0
                         && admits(locked.stamp());

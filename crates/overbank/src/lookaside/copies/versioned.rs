@@ -75,7 +75,8 @@ impl<K: Plain, V: Plain> Versioned<K, V> {
     }
 
     /// Returns the table as of the newest published commit: for reads that need no transaction
-    /// unless they miss. Then take this view before the transaction begins.
+    /// unless they miss. Then begin one, and fill through this view; where commits may pass by this
+    /// table, through [`Versioned::at`] its number instead, since it may be newer.
     #[inline]
     pub fn latest(&self) -> At<'_, K, V> {
         self.view(self.published())
@@ -161,7 +162,7 @@ impl<K: Plain, V: Plain> Versioned<K, V> {
         self.table.counters()
     }
 
-    /// Returns the number of entries that there is room for.
+    /// Returns the number of entries that fit.
     pub fn slots(&self) -> usize {
         self.table.slots()
     }
@@ -247,8 +248,9 @@ impl<K: Plain, V: Plain> At<'_, K, V> {
     /// snapshot or table, and if the entries there are asked for more often. Never waits.
     #[inline]
     pub fn fill(&self, ticket: Ticket<K>, value: Option<V>) -> bool {
-        let (version, same) = (self.version, ticket.stamp == self.version);
-        self.table.fill(&ticket, value, self.lot, |stamp| same && stamp & VERSION <= version)
+        let (version, same) =
+            (self.version, (ticket.stamp, ticket.lot) == (self.version, self.lot));
+        self.table.fill(&ticket, value, |stamp| same && stamp & VERSION <= version)
     }
 
     /// Returns the number of the snapshot.
@@ -334,7 +336,7 @@ impl<K: Plain, V: Plain> Commit<'_, K, V> {
                 // Another commit was opened meanwhile: nothing is known about their order.
                 table.begin_epoch(self.of.newest().max(self.version));
             }
-            published.fetch_max(self.version, Ordering::AcqRel);
+            published.store(self.of.published().max(self.version), Ordering::Release);
         });
     }
 
@@ -350,6 +352,14 @@ impl<K: Plain, V: Plain> Commit<'_, K, V> {
     }
 }
 
+impl<K: Plain, V: Plain> fmt::Debug for Commit<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Commit");
+        shown.field("version", &self.version).field("kept", &self.kept.len());
+        shown.finish_non_exhaustive()
+    }
+}
+
 impl<K: Plain, V: Plain> Drop for Commit<'_, K, V> {
     fn drop(&mut self) {
         self.of.table.alone(|| {
@@ -357,5 +367,25 @@ impl<K: Plain, V: Plain> Drop for Commit<'_, K, V> {
                 self.of.pending.store(0, Ordering::Release);
             }
         });
+    }
+}
+
+#[cfg(any(test, feature = "internals"))]
+impl<K: Plain, V: Plain> Versioned<K, V> {
+    pub(super) fn shared(&self) -> &Table<K, V> {
+        &self.table
+    }
+
+    pub(super) fn assume_published(&self, version: u64) {
+        self.published.store(version, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, feature = "loom"))]
+impl<K: Plain, V: Plain> Commit<'_, K, V> {
+    /// Puts a value in before the commit: a rule that fails.
+    pub(super) fn put_in_at_once(&mut self, key: K, value: V) {
+        self.take_out(key);
+        self.bring_in(key, Some(value));
     }
 }

@@ -1,0 +1,142 @@
+//! Tables that step aside, and do not.
+
+use std::string::ToString;
+
+use crate::lookaside::{Config, Copies, Costs, Meter, Versioned, Way};
+use crate::random::Pcg32;
+
+type Table = Copies<u64, u64>;
+
+const BUCKETS: usize = 320;
+const ENTRIES: usize = 3 * BUCKETS;
+/// Costs of a tree, and of a hash table.
+const TREE: Costs = Costs { hit: 40.0, miss: 60.0, index: 400.0 };
+const HASH: Costs = Costs { hit: 60.0, miss: 90.0, index: 40.0 };
+
+/// Reads through the table 200,000 times, keys below `bound`. Returns the hits, and the tickets
+/// that are not void.
+fn read(table: &Table, bound: u32) -> (u64, u64) {
+    let (mut pcg, mut hits, mut tickets) = (Pcg32::new(5, 5), 0, 0);
+    for _ in 0..200_000 {
+        let key = u64::from(pcg.below(bound));
+        match table.get(key).answer() {
+            Ok(value) => {
+                assert_eq!(value, Some(key));
+                hits += 1;
+            }
+            Err(ticket) => {
+                tickets += u64::from(!ticket.is_void());
+                table.fill(ticket, Some(key));
+            }
+        }
+    }
+    (hits, tickets)
+}
+
+fn table(config: Config) -> Table {
+    Table::new(&config).expect("small")
+}
+
+#[test]
+fn a_table_whose_keys_do_not_return_steps_aside_until_they_do() {
+    let table = table(Config::entries(ENTRIES).gate(Some(TREE)));
+    assert_eq!(table.gate().report().to_string(), "open: too few lookups to decide yet");
+    read(&table, 1 << 30);
+    let report = table.gate().report();
+    assert!(!report.open && report.decisions > 0, "{report}");
+    let (hits, tickets) = read(&table, 1 << 30);
+    let sampled = 200_000 / 32;
+    assert!(hits < 100 && (sampled * 8 / 10..sampled * 12 / 10).contains(&tickets), "{tickets}");
+    // A window of the sample is 65,536 lookups.
+    read(&table, ENTRIES as u32 / 2);
+    assert!(table.gate().is_open(), "{}", table.gate().report());
+    assert!(read(&table, ENTRIES as u32 / 2).0 > 180_000);
+    let text = table.gate().report().to_string();
+    assert!(text.starts_with("open: ") && text.ends_with("ns a lookup saved"), "{text}");
+}
+
+#[test]
+fn a_table_that_always_hits_steps_aside_before_a_faster_index() {
+    let table = table(Config::entries(ENTRIES).gate(Some(HASH)));
+    let first = read(&table, ENTRIES as u32 / 2).0;
+    assert!(!table.gate().is_open() && first < 110_000);
+    // The sampled buckets go on working.
+    let second = read(&table, ENTRIES as u32 / 2).0;
+    assert!((1000..20_000).contains(&second), "{second}");
+    let text = table.gate().report().to_string();
+    assert!(text.starts_with("closed: ") && text.ends_with("ns a lookup lost"), "{text}");
+    // What lies in the others must not go stale meanwhile, and is there again.
+    let written = (0..ENTRIES as u64 / 2).find(|key| !key.is_multiple_of(2)).expect("some");
+    table.write(written).keep(written);
+    table.gate().set_costs(TREE);
+    read(&table, ENTRIES as u32 / 2);
+    assert!(table.gate().is_open());
+}
+
+#[test]
+fn without_a_gate_or_without_costs_a_table_always_works() {
+    let without = table(Config::entries(ENTRIES));
+    without.gate().set_costs(HASH);
+    let unknown = table(Config::entries(ENTRIES).gate(None));
+    for (table, why) in
+        [(&without, "open: it has no gate"), (&unknown, "open: costs are not measured yet")]
+    {
+        let (_, tickets) = read(table, 1 << 30);
+        assert_eq!((table.gate().is_open(), tickets), (true, 200_000));
+        assert_eq!(table.gate().report().to_string(), why);
+    }
+}
+
+/// Lookups take `costs` on a clock that the test moves; returns the gate's verdict.
+fn metered(costs: Costs) -> bool {
+    let table = table(Config::entries(ENTRIES).gate(None));
+    let (mut meter, mut now, mut pcg) = (Meter::new(), 0.0, Pcg32::new(6, 6));
+    let (mut around, mut calls) = (0, 0);
+    for _ in 0..400_000 {
+        // Four of five from few keys.
+        let bound = if pcg.below(5) == 0 { 1 << 30 } else { 500 };
+        let key = u64::from(pcg.below(bound));
+        let way = meter.way(table.gate(), 1, || {
+            calls += 1;
+            now as u64
+        });
+        if way == Way::Around {
+            around += 1;
+            now += f64::from(costs.index);
+            continue;
+        }
+        match table.get(key).answer() {
+            Ok(_) => {
+                meter.hits(1);
+                now += f64::from(costs.hit);
+            }
+            Err(ticket) => {
+                let miss = if ticket.is_void() { 0.0 } else { costs.miss };
+                now += f64::from(costs.index + miss);
+                table.fill(ticket, Some(key));
+            }
+        }
+    }
+    assert!(calls < 1000 && around == 16 * 512, "{around}");
+    let seen = table.gate().report().costs.expect("measured");
+    assert!((seen.index / costs.index - 1.0).abs() < 0.1, "{seen:?}");
+    table.gate().is_open()
+}
+
+#[test]
+fn costs_follow_from_windows_through_the_table_and_around_it() {
+    assert!(metered(TREE));
+    assert!(!metered(HASH));
+}
+
+#[test]
+fn snapshots_have_a_gate_too() {
+    let config = Config::entries(ENTRIES).gate(Some(TREE));
+    let table = Versioned::<u64, u64>::new(&config).expect("small");
+    let at = table.at(0);
+    for key in 0..200_000 {
+        assert_eq!(at.get_or(key, |&key| Some(key)), Some(key));
+    }
+    assert!(!table.gate().is_open() && table.counters().hits == 0);
+    assert!(at.get(7).answer().is_err());
+}
