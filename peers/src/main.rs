@@ -1,14 +1,15 @@
 //! Measures caches, forwarding tables and switches of others beside Overbank's on the same machine
 //! at the same time.
 //!
-//! `tables` runs caches, [`table`]; `fib` forwarding tables, [`fib`]; `partition` partition tables,
-//! [`partition`]; `ovs` Open vSwitch with DPDK, [`ovs`], `explosion` the same under packets made
+//! `tables` runs caches, [`table`]; `aside` those in front of an index, [`aside`]; `fib` forwarding
+//! tables, [`fib`]; `partition` partition tables, [`partition`]; `ovs` Open vSwitch with DPDK, [`ovs`], `explosion` the same under packets made
 //! to slow it, [`ovs::explosion`]; `smc` Open vSwitch with a table of Overbank
 //! inside, [`smc`]; `gateway` its tunnels beside the gateway's, [`gateway`]; `live`
 //! the running switch between interfaces beside Open vSwitch and the Linux bridge, [`live`];
 //! `control` rules over OpenFlow, [`control`].
 //! `cargo xtask peers` installs what is needed and starts it.
 
+mod aside;
 mod clock;
 mod contestant;
 mod control;
@@ -46,6 +47,8 @@ enum Command {
     List,
     /// Measures caches: nanoseconds per key, hit rate, memory
     Tables(tables::Options),
+    /// Measures look-aside tables in front of an index: nanoseconds per lookup, hit rate
+    Aside(aside::Options),
     /// Measures forwarding tables: nanoseconds per key, with and without a writer, building, memory
     Fib(fib::Options),
     /// Measures partition tables: nanoseconds per key, bits per key, building
@@ -81,6 +84,7 @@ fn list() -> Result<()> {
         let bulk = if peer.bulk { "bursts" } else { "single" };
         println!("  {:<12} {bulk:<7} {}", peer.name, peer.what);
     }
+    println!("aside:\n  fixed-cache, quick_cache, moka, lru");
     println!("fib:");
     for peer in fib::PEERS {
         println!("  {:<16} {}", peer.name, peer.what);
@@ -113,6 +117,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::List => list(),
         Command::Tables(options) => tables::run(&options),
+        Command::Aside(options) => aside::run(&options),
         Command::Fib(options) => fib::run(&options),
         Command::Partition(options) => partition::run(&options),
         Command::Ovs(options) => ovs::run(&options),

@@ -1,8 +1,8 @@
 //! `cargo xtask peers`: measures products of others beside Overbank on the same machine.
 //!
 //! ```text
-//!  packages, ─▶ format, clippy, ─▶ build ─▶ overbank-peers tables | fib | partition | live |
-//!  sources      tests of peers/             ovs | smc | explosion | control  (peers/README.md)
+//!  packages, ─▶ format, clippy, ─▶ build ─▶ overbank-peers tables | aside | fib | partition |
+//!  sources      tests of peers/             live | ovs | smc | explosion | control  (peers/README.md)
 //! ```
 //!
 //! The crate `peers` lies outside the workspace: it links DPDK, compiles libcuckoo and runs Open
@@ -106,7 +106,7 @@ pub struct Options {
     /// to target/peers/smoke
     #[arg(long, conflicts_with = "list")]
     smoke: bool,
-    /// What to measure [default: tables, fib, partition, live, ovs --native, explosion,
+    /// What to measure [default: tables, aside, fib, partition, live, ovs --native, explosion,
     /// gateway, control]
     #[command(subcommand)]
     what: Option<What>,
@@ -117,6 +117,12 @@ enum What {
     /// Measure caches: DPDK's rte_member and rte_hash, hashbrown, quick_cache, moka, Overbank
     Tables {
         /// Arguments of `overbank-peers tables`; `-- --help` lists them
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Measure look-aside tables in front of an index: fixed-cache, quick_cache, moka, lru, ours
+    Aside {
+        /// Arguments of `overbank-peers aside`; `-- --help` lists them
         #[arg(last = true)]
         arguments: Vec<String>,
     },
@@ -181,12 +187,14 @@ const WITH_DPDK: [&str; 4] = ["ovs", "smc", "explosion", "gateway"];
 /// Installs, checks, builds and measures.
 pub fn run(options: &Options) -> Result<()> {
     let alone = |command: &'static str, arguments: &[String]| vec![(command, arguments.to_vec())];
-    let all = ["tables", "fib", "partition", "live", "ovs", "explosion", "gateway", "control"];
+    let all =
+        ["tables", "aside", "fib", "partition", "live", "ovs", "explosion", "gateway", "control"];
     let (measurements, native) = match &options.what {
         _ if options.list => (Vec::new(), false),
         _ if options.smoke => (all.map(|command| (command, smoke())).to_vec(), false),
         None => (all.map(|command| (command, Vec::new())).to_vec(), true),
         Some(What::Tables { arguments }) => (alone("tables", arguments), false),
+        Some(What::Aside { arguments }) => (alone("aside", arguments), false),
         Some(What::Fib { arguments }) => (alone("fib", arguments), false),
         Some(What::Partition { arguments }) => (alone("partition", arguments), false),
         Some(What::Live { arguments }) => (alone("live", arguments), false),

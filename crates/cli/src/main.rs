@@ -6,6 +6,8 @@
 //! 2 failure.
 
 mod advise;
+#[cfg(feature = "aside")]
+mod aside;
 mod fdb;
 mod files;
 mod gateway;
@@ -50,6 +52,8 @@ struct Cli {
 enum Command {
     Replay(Box<replay::Args>),
     Advise(Box<advise::Args>),
+    #[cfg(feature = "aside")]
+    Aside(Box<aside::Args>),
     Switch(Box<switch::Args>),
     Gateway(Box<gateway::Command>),
     Top(top::Args),
@@ -90,6 +94,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Replay(args) => replay::run(&args),
         Command::Advise(args) => advise::run(&args),
+        #[cfg(feature = "aside")]
+        Command::Aside(args) => aside::run(&args),
         Command::Switch(args) => switch::run(&args),
         Command::Gateway(args) => gateway::run(&args),
         Command::Top(args) => top::run(&args),

@@ -48,7 +48,7 @@ pub enum Format {
     Json,
 }
 
-fn parse_theta(text: &str) -> Result<f64, String> {
+pub fn parse_theta(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(theta) if (0.0..=2.0).contains(&theta) => Ok(theta),
         _ => Err("must be between 0 (uniform) and 2".to_owned()),

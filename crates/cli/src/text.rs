@@ -1,6 +1,8 @@
 //! Prints the record of a replay as tables. `let _ = writeln!`: writing to a string does not fail.
 
 pub mod advise;
+#[cfg(feature = "aside")]
+pub mod aside;
 pub mod lab;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};

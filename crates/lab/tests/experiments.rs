@@ -29,6 +29,8 @@ const NEED_ROOT: &[&str] = &["sb-latency"];
 const NEED_PROGRAM: &[&str] = &["kv10a-real", "kv11a-real", "kv11b-real", "kv11c-real"];
 /// Experiments over NATS JetStream.
 const NEED_SERVICES: &[&str] = &["sb-log"];
+/// Experiments with indexes and databases of others.
+const NEED_ASIDE: &[&str] = &["lookaside", "lookaside-writes", "lookaside-threads"];
 
 /// Whether this machine can run an experiment.
 fn can_run(name: &str) -> bool {
@@ -36,6 +38,7 @@ fn can_run(name: &str) -> bool {
     let is_root =
         || overbank_testing::needs("root", root().is_ok_and(|done| done.status.success()));
     (!NEED_ROOT.contains(&name) || is_root())
+        && (!NEED_ASIDE.contains(&name) || cfg!(feature = "aside"))
         && (!NEED_SERVICES.contains(&name) || cfg!(feature = "services"))
         && !NEED_PROGRAM.contains(&name)
 }

@@ -2,9 +2,12 @@
 //!
 //! - [`replay`]: the same traffic through the switch, once for each design.
 //! - [`advise`]: which flow cache for this traffic?
+//! - `aside`: does a look-aside table pay in front of an index? (feature `aside`)
 //! - [`model`]: hit rates of any geometry, calculated and simulated.
 
 pub mod advise;
+#[cfg(feature = "aside")]
+pub mod aside;
 pub mod model;
 pub mod replay;
 mod traffic;

@@ -12,6 +12,7 @@ mod fig8_9;
 mod floor;
 mod grid;
 mod kv;
+mod lookaside;
 mod namespaces;
 mod partition;
 mod questions;
@@ -85,6 +86,9 @@ pub const ALL: &[Experiment] = &[
     kv::KVSKETCH,
     kv::KVCONTROL,
     kv::KVCOHERENCE,
+    lookaside::LOOKASIDE,
+    lookaside::LOOKASIDE_WRITES,
+    lookaside::LOOKASIDE_THREADS,
 ];
 
 /// Experiments that another command runs: name, title and command, source.

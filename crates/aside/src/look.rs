@@ -1,0 +1,79 @@
+//! A lookup through a table, whichever rule the table has.
+
+use overbank::lookaside::{At, BURST, Copies, Found, Plain, Ticket};
+
+/// A table of either rule.
+pub(crate) trait Front<K, V> {
+    fn get(&self, key: K) -> Found<K, V>;
+    fn get_batch(&self, keys: &[K], found: &mut [Found<K, V>]);
+    fn fill(&self, ticket: Ticket<K>, value: Option<V>) -> bool;
+}
+
+macro_rules! front {
+    ($table:ty) => {
+        impl<K: Plain, V: Plain> Front<K, V> for $table {
+            #[inline(always)]
+            fn get(&self, key: K) -> Found<K, V> {
+                <$table>::get(self, key)
+            }
+            #[inline(always)]
+            fn get_batch(&self, keys: &[K], found: &mut [Found<K, V>]) {
+                <$table>::get_batch(self, keys, found);
+            }
+            #[inline(always)]
+            fn fill(&self, ticket: Ticket<K>, value: Option<V>) -> bool {
+                <$table>::fill(self, ticket, value)
+            }
+        }
+    };
+}
+
+front!(Copies<K, V>);
+front!(At<'_, K, V>);
+
+/// Looks a key up in a table, then in the index. Also returns whether the table answered.
+#[inline(always)]
+pub(crate) fn look<K: Plain, V: Plain, E>(
+    front: &impl Front<K, V>,
+    key: K,
+    index: impl FnOnce(K) -> Result<Option<V>, E>,
+) -> Result<(Option<V>, bool), E> {
+    answered(front, front.get(key), index)
+}
+
+#[inline(always)]
+fn answered<K: Plain, V: Plain, E>(
+    front: &impl Front<K, V>,
+    found: Found<K, V>,
+    index: impl FnOnce(K) -> Result<Option<V>, E>,
+) -> Result<(Option<V>, bool), E> {
+    match found.answer() {
+        Ok(value) => Ok((value, true)),
+        Err(ticket) => {
+            let value = index(*ticket.key())?;
+            front.fill(ticket, value);
+            Ok((value, false))
+        }
+    }
+}
+
+/// Looks up as many keys as `values` has places, in bursts. Returns how many the table answered.
+pub(crate) fn look_batch<K: Plain + Default, V: Plain, E>(
+    front: &impl Front<K, V>,
+    keys: &[K],
+    values: &mut [Option<V>],
+    mut index: impl FnMut(K) -> Result<Option<V>, E>,
+) -> Result<u32, E> {
+    let mut hits = 0;
+    for (keys, values) in keys.chunks(BURST).zip(values.chunks_mut(BURST)) {
+        let count = keys.len().min(values.len());
+        let mut found: [Found<K, V>; BURST] = std::array::from_fn(|_| Found::default());
+        front.get_batch(&keys[..count], &mut found[..count]);
+        for (value, found) in values.iter_mut().zip(found).take(count) {
+            let (answer, hit) = answered(front, found, &mut index)?;
+            *value = answer;
+            hits += u32::from(hit);
+        }
+    }
+    Ok(hits)
+}

@@ -1,0 +1,100 @@
+//! `overbank aside` as a person or a script sees it.
+#![cfg(feature = "aside")]
+
+use serde_json::Value;
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+/// Sizes at which nothing takes long.
+const SMALL: [&str; 6] = ["--rounds", "1", "--operations", "2000", "--entries", "10%"];
+
+fn aside(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_overbank"));
+    let small = command.arg("aside").args(SMALL).args(arguments).stdin(Stdio::null());
+    small.output().expect("the command starts")
+}
+
+fn printed(arguments: &[&str]) -> String {
+    let output = aside(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&printed(&[arguments, &["--format", "json"]].concat())).expect("JSON")
+}
+
+fn refused(arguments: &[&str], status: i32) -> String {
+    let output = aside(arguments);
+    let errors = String::from_utf8(output.stderr).expect("text");
+    assert!(output.status.code() == Some(status) && output.stdout.is_empty(), "{errors}");
+    errors
+}
+
+#[test]
+fn drawn_keys_get_figures_and_a_recommendation() {
+    let found = json(&["--keys", "3000", "--ycsb", "b"]);
+    assert_eq!(found["schema"], "overbank-aside/1");
+    assert_eq!(found["input"]["mix"], "B");
+    let indexes = found["indexes"].as_array().expect("an array");
+    assert_eq!(indexes.len(), 6);
+    for index in indexes {
+        let table = &index["tables"][0];
+        assert_eq!(table["entries"], 300);
+        assert!(table["gain"]["median"].as_f64() > Some(0.0), "{index}");
+        assert!(table["gate"].as_str().expect("text").len() > 10);
+    }
+    assert!(found["recommendation"]["reason"].as_str().expect("text").contains("ns"));
+}
+
+#[test]
+fn a_file_of_keys_gets_them_and_a_page() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let lookups: Vec<u64> = (0..4000u64).map(|at| at * at % 1009).collect();
+    let lines: String = lookups.iter().map(|key| format!("{key}\n")).collect();
+    fs::write(path("keys.txt"), lines).expect("written");
+    let bytes: Vec<u8> = lookups.iter().flat_map(|key| key.to_le_bytes()).collect();
+    fs::write(path("keys.u64"), bytes).expect("written");
+    let some = ["--index", "btreemap,lmdb-latest", "--report"];
+    let text = printed(&[&[path("keys.txt").as_str()], &some[..], &[&path("page.html")]].concat());
+    assert!(text.starts_with("keys.txt, 4\u{202f}000 lookups; 505 keys in each index"), "{text}");
+    assert!(text.contains("Recommended: ") && text.contains("lmdb-latest"), "{text}");
+    let page = fs::read_to_string(path("page.html")).expect("a page");
+    assert!(page.contains("keys.txt") && !page.contains("http"), "nothing from a network");
+    let found = json(&[&path("keys.u64"), "--binary", "--index", "congee"]);
+    assert_eq!((&found["keys"], &found["input"]["lookups"]), (&505.into(), &4000.into()));
+}
+
+#[test]
+fn broken_files_are_refused_with_every_line() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let file = dir.path().join("keys.txt");
+    let path = file.to_str().expect("UTF-8");
+    fs::write(&file, "1\ntwo\n3\n-4\n").expect("written");
+    let error = refused(&[path], 1);
+    let wanted = format!(
+        "overbank: {path}: 2 lines are no key; must be a number from 0 to 2^64 - 1:\n  \
+         line 2: \"two\" is no number\n  line 4: \"-4\" is no number\n"
+    );
+    assert_eq!(error, wanted);
+    assert!(refused(&[path, "--binary"], 1).contains("11 bytes; must be a multiple of 8"));
+    fs::write(&file, "").expect("written");
+    assert!(refused(&[path], 1).ends_with(": no keys\n"));
+    assert!(refused(&["/nowhere"], 1).contains("/nowhere: cannot read the keys"));
+    fs::write(&file, "1\n").expect("written");
+    let error = refused(&[path, "--report", path], 1);
+    assert!(error.contains("is an input and would be overwritten"), "{error}");
+    assert_eq!(fs::read_to_string(&file).expect("there"), "1\n");
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    assert!(refused(&["--index", "btree"], 2).contains("must be one of btreemap, redb"));
+    assert!(refused(&["--entries", "0"], 2).contains("a number from 1 up, or a share"));
+    assert!(refused(&["--ycsb", "G"], 2).contains("a letter from A to F"));
+    assert!(refused(&["--theta", "3"], 2).contains("between 0 (uniform) and 2"));
+    let error = refused(&["--keys", "1000", "--ycsb", "E"], 1);
+    assert!(error.contains("hashmap has no order to scan"), "{error}");
+}

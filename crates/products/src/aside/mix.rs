@@ -1,0 +1,260 @@
+//! Sequences of operations: a YCSB mix over drawn keys, or the lookups of a file.
+//!
+//! A drawn key's number is its rank: 0 is the most popular. Keys are a bijection of the number, so
+//! neighbours in rank are no neighbours in order, and numbers inserted in turn are keys in random
+//! order.
+
+use overbank::hash::mix;
+use overbank_kit::workload::{FlowStream, WorkloadError};
+use overbank_models::law::power_sum;
+use serde::Serialize;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Most keys that a scan of mix E reads.
+pub const SCAN_MAX: u32 = 100;
+
+/// A mix of YCSB (Cooper et al., *Benchmarking Cloud Serving Systems with YCSB*, SoCC 2010).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Mix {
+    /// Half reads, half updates.
+    A,
+    /// 95 % reads, 5 % updates.
+    B,
+    /// Reads only.
+    C,
+    /// 95 % reads of the newest keys, 5 % insertions.
+    D,
+    /// 95 % scans of up to [`SCAN_MAX`] keys, 5 % insertions.
+    E,
+    /// Half reads, half reads with a change of what was read.
+    F,
+}
+
+impl Mix {
+    pub const ALL: [Mix; 6] = [Mix::A, Mix::B, Mix::C, Mix::D, Mix::E, Mix::F];
+
+    /// Says what it is made of.
+    pub fn what(self) -> &'static str {
+        match self {
+            Mix::A => "50 % reads, 50 % updates",
+            Mix::B => "95 % reads, 5 % updates",
+            Mix::C => "reads only",
+            Mix::D => "95 % reads of the newest keys, 5 % insertions",
+            Mix::E => "95 % scans, 5 % insertions",
+            Mix::F => "50 % reads, 50 % read-modify-writes",
+        }
+    }
+
+    fn others(self) -> (u32, Kind) {
+        match self {
+            Mix::A => (50, Kind::Update),
+            Mix::B => (5, Kind::Update),
+            Mix::C => (0, Kind::Update),
+            Mix::D | Mix::E => (5, Kind::Insert),
+            Mix::F => (50, Kind::Modify),
+        }
+    }
+}
+
+impl FromStr for Mix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mix, String> {
+        let mix = Mix::ALL.into_iter().find(|mix| text.eq_ignore_ascii_case(&format!("{mix:?}")));
+        mix.ok_or_else(|| "must be a letter from A to F".to_owned())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    Update,
+    Insert,
+    /// This many keys from the key on.
+    Scan(u32),
+    Modify,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Op {
+    pub kind: Kind,
+    pub key: u64,
+}
+
+/// Returns the key of a number.
+pub fn key(number: u64) -> u64 {
+    mix(number.wrapping_add(0x5dc))
+}
+
+/// Where operations come from.
+#[derive(Clone)]
+pub enum Stream {
+    Drawn {
+        mix: Mix,
+        ranks: FlowStream,
+        choices: FlowStream,
+        theta: f64,
+        /// Keys in the index, those inserted included.
+        keys: u64,
+    },
+    File {
+        lookups: Arc<[u64]>,
+        at: usize,
+    },
+}
+
+impl Stream {
+    /// Draws from a mix over keys 0 to `keys` − 1, by Zipf's law with this θ.
+    ///
+    /// # Errors
+    /// No keys, too many, or no such skew.
+    pub fn drawn(mix: Mix, keys: u32, theta: f64, seed: u64) -> Result<Stream, WorkloadError> {
+        let ranks = FlowStream::zipf(keys, theta, seed)?;
+        let choices = FlowStream::uniform(100 * SCAN_MAX, seed ^ 0xa51de)?;
+        Ok(Stream::Drawn { mix, ranks, choices, theta, keys: u64::from(keys) })
+    }
+
+    /// Reads a file's keys in order, again and again.
+    pub fn file(lookups: Vec<u64>) -> Stream {
+        Stream::File { lookups: lookups.into(), at: 0 }
+    }
+
+    /// Returns the keys that the index has at first, in the order in which they are inserted.
+    pub fn keys(&self) -> Vec<u64> {
+        match self {
+            Stream::Drawn { keys, .. } => (0..*keys).map(key).collect(),
+            Stream::File { lookups, .. } => {
+                let mut keys = lookups.to_vec();
+                keys.sort_unstable();
+                keys.dedup();
+                // As likely in any order: by the hash.
+                keys.sort_unstable_by_key(|key| mix(*key));
+                keys
+            }
+        }
+    }
+
+    /// Returns the number of keys that the index has at first.
+    pub fn key_count(&self) -> usize {
+        match self {
+            Stream::Drawn { ranks, .. } => ranks.flows() as usize,
+            Stream::File { .. } => self.keys().len(),
+        }
+    }
+
+    /// Returns whether there are reads alone.
+    pub fn reads_only(&self) -> bool {
+        matches!(self, Stream::File { .. } | Stream::Drawn { mix: Mix::C, .. })
+    }
+
+    /// Returns the next operations.
+    pub fn next(&mut self, count: usize) -> Vec<Op> {
+        (0..count).map(|_| self.op()).collect()
+    }
+
+    fn op(&mut self) -> Op {
+        let (mix, ranks, choices, keys) = match self {
+            Stream::File { lookups, at } => {
+                let key = lookups[*at];
+                *at = (*at + 1) % lookups.len();
+                return Op { kind: Kind::Read, key };
+            }
+            Stream::Drawn { mix, ranks, choices, keys, .. } => (*mix, ranks, choices, keys),
+        };
+        let (rank, choice) = (u64::from(ranks.next_flow()), choices.next_flow());
+        let (share, other) = mix.others();
+        if choice % 100 < share {
+            if other == Kind::Insert {
+                *keys += 1;
+                return Op { kind: other, key: key(*keys - 1) };
+            }
+            return Op { kind: other, key: key(rank) };
+        }
+        match mix {
+            Mix::D => Op { kind: Kind::Read, key: key(*keys - 1 - rank) },
+            Mix::E => Op { kind: Kind::Scan(1 + choice / 100), key: key(rank) },
+            _ => Op { kind: Kind::Read, key: key(rank) },
+        }
+    }
+
+    /// Returns the highest hit rate that any fixed choice of `entries` keys has; `None` where the
+    /// popular keys change.
+    pub fn optimum(&self, entries: usize) -> Option<f64> {
+        match self {
+            Stream::Drawn { mix: Mix::D | Mix::E, .. } => None,
+            Stream::Drawn { theta, ranks, .. } => {
+                let keys = f64::from(ranks.flows());
+                let sum = |to: f64| power_sum(1.0, to, *theta);
+                Some(sum(keys.min(entries as f64).max(1.0)) / sum(keys))
+            }
+            Stream::File { lookups, .. } => {
+                let mut sorted = lookups.to_vec();
+                sorted.sort_unstable();
+                let mut counts: Vec<usize> =
+                    sorted.chunk_by(|a, b| a == b).map(<[u64]>::len).collect();
+                counts.sort_unstable_by(|a, b| b.cmp(a));
+                let top: usize = counts.iter().take(entries).sum();
+                Some(top as f64 / lookups.len() as f64)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mixes_have_their_shares() {
+        for mix in Mix::ALL {
+            assert_eq!(format!("{mix:?}").parse(), Ok(mix));
+            let mut stream = Stream::drawn(mix, 1000, 0.99, 1).expect("a stream");
+            let ops = stream.next(20_000);
+            let share = |kind: fn(&Kind) -> bool| {
+                ops.iter().filter(|op| kind(&op.kind)).count() * 100 / ops.len()
+            };
+            let reads = share(|kind| *kind == Kind::Read);
+            let scans = share(|kind| matches!(kind, Kind::Scan(1..=SCAN_MAX)));
+            let expected = match mix {
+                Mix::A | Mix::F => (49..=51, 0..=0),
+                Mix::B | Mix::D => (94..=95, 0..=0),
+                Mix::C => (100..=100, 0..=0),
+                Mix::E => (0..=0, 94..=95),
+            };
+            assert!(expected.0.contains(&reads) && expected.1.contains(&scans), "{mix:?}");
+            assert_eq!(stream.reads_only(), mix == Mix::C);
+        }
+        assert!("G".parse::<Mix>().is_err());
+    }
+
+    #[test]
+    fn insertions_are_new_keys_in_turn() {
+        let mut stream = Stream::drawn(Mix::D, 100, 0.99, 1).expect("a stream");
+        let mut known: std::collections::HashSet<u64> = stream.keys().into_iter().collect();
+        assert_eq!(known.len(), 100);
+        for op in stream.next(10_000) {
+            match op.kind {
+                Kind::Insert => assert!(known.insert(op.key)),
+                _ => assert!(known.contains(&op.key)),
+            }
+        }
+    }
+
+    #[test]
+    fn the_optimum_is_the_share_of_the_most_popular_keys() {
+        let stream = Stream::drawn(Mix::C, 1000, 0.0, 1).expect("a stream");
+        assert!((stream.optimum(100).expect("fixed") - 0.1).abs() < 1e-9);
+        assert_eq!(stream.optimum(5000), Some(1.0));
+        let stream = Stream::file(vec![5, 5, 5, 7, 7, 9]);
+        assert_eq!(stream.keys().len(), 3);
+        assert_eq!((stream.optimum(1), stream.optimum(2)), (Some(0.5), Some(5.0 / 6.0)));
+        assert_eq!(Stream::drawn(Mix::D, 10, 0.9, 1).expect("a stream").optimum(5), None);
+    }
+
+    #[test]
+    fn a_file_begins_again() {
+        let keys: Vec<u64> = Stream::file(vec![1, 2, 3]).next(5).iter().map(|op| op.key).collect();
+        assert_eq!(keys, [1, 2, 3, 1, 2]);
+    }
+}

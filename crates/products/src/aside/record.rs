@@ -1,0 +1,90 @@
+//! The comparison as a record: what `--format json` prints and the page is made of.
+//! docs/aside-json.md says what each field means.
+
+use super::mix::Mix;
+use overbank_kit::machine::Machine;
+use overbank_kit::report::count;
+use overbank_kit::spread::Spread;
+use serde::Serialize;
+use std::fmt;
+
+pub const SCHEMA: &str = "overbank-aside/1";
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    pub schema: &'static str,
+    pub version: &'static str,
+    pub machine: Machine,
+    pub input: Input,
+    /// Keys of an index at first.
+    pub keys: usize,
+    pub settings: Settings,
+    pub interrupted: bool,
+    pub indexes: Vec<IndexRecord>,
+    pub recommendation: Recommendation,
+}
+
+/// Where the operations are from.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Input {
+    File { file: String, lookups: usize },
+    BuiltIn { mix: Mix, keys: u32, theta: f64 },
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Input::File { file, lookups } => {
+                write!(f, "{file}, {} lookups", count(*lookups as u64))
+            }
+            Input::BuiltIn { mix, keys, theta } => {
+                let keys = count(u64::from(*keys));
+                write!(f, "YCSB {mix:?} ({}) over {keys} keys, ", mix.what())?;
+                if *theta == 0.0 { f.write_str("uniform") } else { write!(f, "Zipf θ = {theta}") }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    pub rounds: u32,
+    pub operations: usize,
+    pub burst: usize,
+    pub seed: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct IndexRecord {
+    pub index: &'static str,
+    pub what: &'static str,
+    pub bytes: u64,
+    pub alone_ns: Spread,
+    pub tables: Vec<TableRecord>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct TableRecord {
+    pub entries: usize,
+    pub slots: usize,
+    pub bytes: usize,
+    pub ns: Spread,
+    /// Times faster than alone, round by round.
+    pub gain: Spread,
+    pub burst_ns: Option<Spread>,
+    pub burst_gain: Option<Spread>,
+    pub hit_rate: f64,
+    pub optimum: Option<f64>,
+    /// Whether the gate was open at the end, and its report.
+    pub open: bool,
+    pub gate: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recommendation {
+    /// The index that gains most; none if a table pays for none of them.
+    pub index: Option<&'static str>,
+    pub entries: Option<usize>,
+    pub reason: String,
+}

@@ -1,0 +1,121 @@
+use super::*;
+use serde_json::Value;
+
+fn plan(subjects: &[Subject], entries: &str) -> Plan {
+    Plan {
+        subjects: subjects.to_vec(),
+        entries: entries.split(',').map(|text| text.parse().expect("entries")).collect(),
+        rounds: 2,
+        operations: 4000,
+        warm: 3000,
+        gate: true,
+        seed: 1,
+        pinned_core: None,
+    }
+}
+
+fn run_silently(plan: &Plan, stream: &Stream, stop: bool) -> Result<Comparison, AsideError> {
+    let input = Input::BuiltIn { mix: Mix::C, keys: 1, theta: 0.0 };
+    run(plan, input, stream, &AtomicBool::new(stop), &mut |_, _| {})
+}
+
+/// Every index with every mix: answers are checked in each turn.
+#[test]
+fn every_index_runs_every_mix() {
+    for mix in Mix::ALL {
+        let stream = Stream::drawn(mix, 2000, 0.99, 1).expect("a stream");
+        let subjects = Subject::ALL.into_iter().filter(|s| mix != Mix::E || s.is_ordered());
+        let subjects: Vec<_> = subjects.collect();
+        let found = run_silently(&plan(&subjects, "50%,64"), &stream, false).expect("a comparison");
+        assert_eq!(found.indexes.len(), subjects.len());
+        for index in &found.indexes {
+            let [half, few] = &index.tables[..] else { panic!("two sizes") };
+            assert_eq!((half.entries, few.entries), (1000, 64));
+            assert!(half.slots >= 1000 && few.slots >= 64 && index.alone_ns.low > 0.0);
+            assert_eq!(half.burst_ns.is_some(), mix == Mix::C, "{mix:?}");
+            if matches!(mix, Mix::A | Mix::B | Mix::C | Mix::F) {
+                let (hits, optimum) = (half.hit_rate, half.optimum.expect("fixed"));
+                assert!(hits > 0.3 && optimum > 0.8, "{mix:?} {}: {hits}", index.index);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_is_looked_up_in_its_order() {
+    let lookups: Vec<u64> = (0..5000u64).map(|at| at * at % 997).collect();
+    let stream = Stream::file(lookups);
+    let found = run_silently(&plan(&[Subject::BTreeMap], "100%"), &stream, false).expect("runs");
+    let table = &found.indexes[0].tables[0];
+    assert!(found.keys < 997 && table.optimum == Some(1.0) && table.hit_rate > 0.3, "{table:?}");
+    assert!(table.burst_ns.is_some());
+}
+
+#[test]
+fn a_plan_without_work_is_refused() {
+    let stream = Stream::drawn(Mix::E, 100, 0.99, 1).expect("a stream");
+    let refused = |plan: &Plan| run_silently(plan, &stream, false).expect_err("refused");
+    assert!(matches!(refused(&plan(&[], "1%")), AsideError::NoIndex));
+    assert!(matches!(refused(&plan(&[Subject::HashMap], "1%")), AsideError::Unordered(_)));
+    let stopped = run_silently(&plan(&[Subject::BTreeMap], "1%"), &stream, true);
+    assert!(matches!(stopped, Err(AsideError::Stopped)));
+    for wrong in ["0", "0%", "101%", "-1", "x", "1.5", ""] {
+        assert!(wrong.parse::<Entries>().is_err(), "{wrong}");
+    }
+    assert_eq!("0.5%".parse::<Entries>().expect("a share").of(100), 1);
+}
+
+fn index(index: &'static str, alone: f64, tables: &[(usize, f64)]) -> IndexRecord {
+    let spread = |ns: f64| Spread::of([ns]);
+    let tables = tables.iter().map(|&(entries, ns)| TableRecord {
+        entries,
+        slots: entries,
+        bytes: 64 * entries,
+        ns: spread(ns),
+        gain: spread(alone / ns),
+        burst_ns: None,
+        burst_gain: None,
+        hit_rate: 0.75,
+        optimum: None,
+        open: true,
+        gate: String::new(),
+    });
+    let tables = tables.collect();
+    IndexRecord { index, what: "", bytes: 1, alone_ns: spread(alone), tables }
+}
+
+#[test]
+fn the_smallest_table_that_saves_nearly_as_much_is_recommended() {
+    let trees = [
+        index("btreemap", 400.0, &[(10, 390.0), (100, 206.0), (1000, 200.0)]),
+        index("redb", 1000.0, &[(10, 900.0), (100, 600.0), (1000, 400.0)]),
+        index("hashmap", 40.0, &[(10, 60.0)]),
+    ];
+    let found = rule::recommend(&trees);
+    assert_eq!((found.index, found.entries), (Some("redb"), Some(1000)));
+    let wanted = "1000 entries (62.5 KiB) in front of redb: 400 ns an operation instead of 1000 ns, \
+                  2.50 times as fast, since 75.00 % of the lookups hit. A table also pays for \
+                  btreemap (1.94 times with 100). Leave hashmap without one.";
+    assert_eq!(found.reason.replace('\u{202f}', ""), wanted);
+    let none = rule::recommend(&trees[2..]);
+    assert_eq!((none.index, none.entries), (None, None));
+    assert!(none.reason.contains("hashmap takes 40 ns alone and 60 ns with 10 entries"));
+}
+
+#[test]
+fn the_page_and_the_json_have_the_record() {
+    let stream = Stream::drawn(Mix::C, 1000, 0.99, 1).expect("a stream");
+    let plan = plan(&[Subject::BTreeMap, Subject::HashMap], "10%");
+    let mut found = run_silently(&plan, &stream, false).expect("a comparison");
+    found.indexes[0].tables[0].gate = "<because>".to_owned();
+    let text = page::page(&found, "overbank aside");
+    assert!(text.contains("&lt;because&gt;") && text.contains("<code>overbank aside</code>"));
+    assert!(text.contains(&found.recommendation.reason) && !text.contains("Ended early"));
+    assert_eq!(page::figures(&found).rows.len(), 4);
+    let json: Value = serde_json::to_value(&found).expect("json");
+    assert_eq!(json["schema"], "overbank-aside/1");
+    assert_eq!(json["indexes"][1]["index"], "hashmap");
+    assert!(json["indexes"][0]["tables"][0]["gain"]["median"].as_f64().expect("a number") > 0.0);
+    found.interrupted = true;
+    assert!(page::page(&found, "").contains("Ended early"));
+}

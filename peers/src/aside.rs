@@ -1,0 +1,361 @@
+//! `aside`: look-aside tables and caches of others in front of an index, at equal bytes.
+//!
+//! ```text
+//!  BTreeMap of 10 M keys ─┬─ nothing          all in one process, on one core; rounds in which
+//!  (or hashbrown)         ├─ Copies, bursts   they take turns; fresh Zipf keys; thread's CPU clock
+//!                         └─ fixed-cache, quick_cache, moka, lru
+//! ```
+//!
+//! A miss asks the index and inserts its answer. Each front has as many bytes as ours has for a
+//! tenth of the keys: entries are chosen by what a filled one takes, as the allocator counts.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use anyhow::Result;
+use clap::Args;
+use clap::builder::ArgPredicate;
+use foldhash::fast::FixedState;
+use overbank::hash::mix;
+use overbank::lookaside::{BURST, Config, Copies, Found};
+use overbank_kit::machine::keep_on;
+use overbank_kit::rounds::turns;
+use overbank_kit::spread::Spread;
+use overbank_kit::workload::FlowStream;
+use serde_json::json;
+
+use crate::output::{self, Block, target};
+use crate::{clock, machine};
+
+/// Arguments of `aside`.
+#[derive(Args)]
+pub struct Options {
+    /// Small sizes: seconds instead of minutes; figures mean little
+    #[arg(long)]
+    smoke: bool,
+    /// Keys of the index
+    #[arg(long, value_name = "N", default_value_t = 10_000_000,
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "100000"),
+          value_parser = clap::value_parser!(u32).range(1000..=100_000_000))]
+    keys: u32,
+    /// Skews; 0 is uniform
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,0.8,0.99")]
+    zipf: Vec<f64>,
+    /// Rounds in which the fronts take turns
+    #[arg(long, value_name = "N", default_value_t = 7,
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "2"),
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Lookups of a turn
+    #[arg(long, value_name = "N", default_value_t = 1_000_000,
+          default_value_if("smoke", ArgPredicate::Equals("true".into()), "50000"))]
+    lookups: usize,
+    /// Seed of the keys drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Core to run on [default: the last one]
+    #[arg(long, value_name = "N")]
+    core: Option<usize>,
+    /// Folder of the results
+    #[arg(long, value_name = "DIR", default_value = "target/peers")]
+    out: PathBuf,
+}
+
+/// What answers lookups that an index need not.
+trait Front {
+    /// Looks keys up, first here, then in the index; inserts what was missing. Returns the hits.
+    fn run(&mut self, keys: &[u64], index: &dyn Index) -> u64;
+}
+
+trait Index {
+    fn get(&self, key: u64) -> Option<u64>;
+}
+
+impl Index for BTreeMap<u64, u64> {
+    fn get(&self, key: u64) -> Option<u64> {
+        BTreeMap::get(self, &key).copied()
+    }
+}
+
+impl Index for hashbrown::HashMap<u64, u64, FixedState> {
+    fn get(&self, key: u64) -> Option<u64> {
+        hashbrown::HashMap::get(self, &key).copied()
+    }
+}
+
+fn checked(key: u64, value: Option<u64>) {
+    assert_eq!(value, Some(!key), "a wrong answer");
+}
+
+struct Nothing;
+
+impl Front for Nothing {
+    fn run(&mut self, keys: &[u64], index: &dyn Index) -> u64 {
+        keys.iter().for_each(|key| checked(*key, index.get(*key)));
+        0
+    }
+}
+
+/// Overbank's, key by key or in bursts.
+struct Ours(Copies<u64, u64>, bool);
+
+impl Front for Ours {
+    fn run(&mut self, keys: &[u64], index: &dyn Index) -> u64 {
+        let Ours(table, bursts) = self;
+        let mut hits = 0;
+        let mut see = |key: u64, found: Found<u64, u64>| match found.answer() {
+            Ok(value) => {
+                hits += 1;
+                checked(key, value);
+            }
+            Err(ticket) => {
+                let value = index.get(key);
+                table.fill(ticket, value);
+                checked(key, value);
+            }
+        };
+        if *bursts {
+            for keys in keys.chunks(BURST) {
+                let mut found: [Found<u64, u64>; BURST] = std::array::from_fn(|_| Found::default());
+                table.get_batch(keys, &mut found[..keys.len()]);
+                keys.iter().zip(found).for_each(|(key, found)| see(*key, found));
+            }
+        } else {
+            keys.iter().for_each(|key| see(*key, table.get(*key)));
+        }
+        hits
+    }
+}
+
+/// A cache of another, by its lookup and its insertion.
+struct Other<G, I>(G, I);
+
+impl<G: Fn(u64) -> Option<u64>, I: Fn(u64, u64)> Front for Other<G, I> {
+    fn run(&mut self, keys: &[u64], index: &dyn Index) -> u64 {
+        let Other(get, insert) = self;
+        let mut hits = 0;
+        for &key in keys {
+            if let Some(value) = get(key) {
+                hits += 1;
+                checked(key, Some(value));
+            } else {
+                let value = index.get(key);
+                checked(key, value);
+                value.into_iter().for_each(|value| insert(key, value));
+            }
+        }
+        hits
+    }
+}
+
+fn other<C: 'static>(
+    cache: C,
+    get: fn(&C, u64) -> Option<u64>,
+    insert: fn(&C, u64, u64),
+) -> Box<dyn Front> {
+    let cache: &'static C = Box::leak(Box::new(cache));
+    Box::new(Other(move |key| get(cache, key), move |key, value| insert(cache, key, value)))
+}
+
+type Fixed = fixed_cache::Cache<u64, u64, FixedState>;
+type Quick = quick_cache::sync::Cache<u64, u64, quick_cache::UnitWeighter, FixedState>;
+type Moka = moka::sync::Cache<u64, u64, FixedState>;
+type Lru = Mutex<lru::LruCache<u64, u64, FixedState>>;
+
+/// Makes a front of another with this many entries.
+type Make = fn(usize) -> Box<dyn Front>;
+
+const OTHERS: [(&str, Make); 4] = [
+    ("fixed-cache", |entries| {
+        // Only powers of two: the next one below.
+        let entries = (entries + 1).next_power_of_two() / 2;
+        other(
+            Fixed::new(entries.max(4), FixedState::default()),
+            |cache, key| cache.get(&key),
+            |cache, key, value| cache.insert(key, value),
+        )
+    }),
+    ("quick_cache", |entries| {
+        let (weighter, hasher) = (quick_cache::UnitWeighter, FixedState::default());
+        let life = quick_cache::sync::DefaultLifecycle::default();
+        other(
+            Quick::with(entries, entries as u64, weighter, hasher, life),
+            |cache, key| cache.get(&key),
+            |cache, key, value| cache.insert(key, value),
+        )
+    }),
+    ("moka", |entries| {
+        let builder = Moka::builder().max_capacity(entries as u64);
+        other(
+            builder.build_with_hasher(FixedState::default()),
+            |cache, key| cache.get(&key),
+            |cache, key, value| cache.insert(key, value),
+        )
+    }),
+    ("lru", |entries| {
+        let entries = entries.max(1).try_into().expect("not zero");
+        other(
+            Lru::new(lru::LruCache::with_hasher(entries, FixedState::default())),
+            |cache, key| cache.lock().expect("no panic").get(&key).copied(),
+            |cache, key, value| _ = cache.lock().expect("no panic").put(key, value),
+        )
+    }),
+];
+
+/// Bytes of a filled cache with this many entries.
+fn bytes(make: Make, entries: usize) -> u64 {
+    let before = machine::heap_bytes();
+    let mut front = make(entries);
+    struct All;
+    impl Index for All {
+        fn get(&self, key: u64) -> Option<u64> {
+            Some(!key)
+        }
+    }
+    let keys: Vec<u64> = (0..2 * entries as u64).map(mix).collect();
+    front.run(&keys, &All);
+    drop(keys);
+    machine::heap_bytes().saturating_sub(before)
+}
+
+/// Returns the entries for which a cache takes this many bytes.
+fn entries(make: Make, wanted: usize) -> usize {
+    let probe = 1 << 16;
+    let each = bytes(make, probe) as f64 / probe as f64;
+    (wanted as f64 / each.max(1.0)) as usize
+}
+
+struct Row {
+    name: String,
+    ns: Vec<f64>,
+    hits: f64,
+}
+
+/// Measures and writes the results.
+pub fn run(options: &Options) -> Result<()> {
+    let core = options.core.unwrap_or(machine::cpus() - 1);
+    keep_on(&[core])?;
+    let keys: Vec<u64> = (0..u64::from(options.keys)).map(mix).collect();
+    let tenth = Config::entries(keys.len() / 10);
+    let wanted = Copies::<u64, u64>::new(&tenth)?.bytes();
+    let sized = OTHERS.map(|(name, make)| (name, make, entries(make, wanted)));
+    let tree: BTreeMap<u64, u64> = keys.iter().map(|key| (*key, !key)).collect();
+    let hash: hashbrown::HashMap<u64, u64, FixedState> =
+        keys.iter().map(|key| (*key, !key)).collect();
+    let indexes: [(&str, &dyn Index); 2] = [("BTreeMap", &tree), ("hashbrown", &hash)];
+    let (mut blocks, mut claims, mut cells) = (Vec::new(), Vec::new(), Vec::new());
+    for (index_name, index) in indexes {
+        for &theta in &options.zipf {
+            eprintln!("{index_name}, θ = {theta}");
+            let mut fronts: Vec<(String, Box<dyn Front>)> = vec![
+                ("nothing".to_owned(), Box::new(Nothing)),
+                ("overbank".to_owned(), Box::new(Ours(Copies::new(&tenth)?, false))),
+                ("overbank, bursts".to_owned(), Box::new(Ours(Copies::new(&tenth)?, true))),
+            ];
+            fronts.extend(sized.map(|(name, make, entries)| (name.to_owned(), make(entries))));
+            let rows = measure(options, &keys, index, theta, fronts)?;
+            if index_name == "BTreeMap" && theta == 0.99 {
+                claims.extend(goals(&rows));
+            }
+            blocks.push(block(index_name, theta, &rows));
+            let rows = rows.iter().map(|row| {
+                json!({ "front": row.name, "ns": Spread::of(row.ns.iter().copied()),
+                        "hit_rate": row.hits })
+            });
+            let rows: Vec<_> = rows.collect();
+            cells.push(json!({ "index": index_name, "theta": theta, "fronts": rows }));
+        }
+    }
+    let mut record = machine::describe(clock::hertz());
+    record["keys"] = json!(options.keys);
+    record["bytes_of_each"] = json!(wanted);
+    record["rounds"] = json!(options.rounds);
+    record["lookups"] = json!(options.lookups);
+    record["seed"] = json!(options.seed);
+    record["cells"] = json!(cells);
+    let intro = format!(
+        "{} keys of 8 bytes with values of 8; each front has {:.1} MB; misses are inserted; median \
+         [range] of {} rounds, in which the fronts took turns on one core.\n{}, {}.\n`{}`",
+        options.keys,
+        wanted as f64 / 1e6,
+        options.rounds,
+        record["cpu"].as_str().unwrap_or_default(),
+        record["date"].as_str().unwrap_or_default(),
+        record["command"].as_str().unwrap_or_default(),
+    );
+    output::Report {
+        name: "aside",
+        title: "Look-aside tables and caches of others in front of an index",
+        record: &record,
+        intro,
+        blocks,
+        claims,
+        core,
+    }
+    .write(&options.out)
+}
+
+fn measure(
+    options: &Options,
+    keys: &[u64],
+    index: &dyn Index,
+    theta: f64,
+    mut fronts: Vec<(String, Box<dyn Front>)>,
+) -> Result<Vec<Row>> {
+    let mut stream = FlowStream::zipf(options.keys, theta, options.seed)?;
+    let mut draw = |count: usize| -> Vec<u64> {
+        (0..count).map(|_| keys[stream.next_flow() as usize]).collect()
+    };
+    // All see the same keys before the first round.
+    for _ in 0..8 {
+        let warm = draw(keys.len() / 10);
+        fronts.iter_mut().skip(1).for_each(|(_, front)| _ = front.run(&warm, index));
+    }
+    let row = |(name, _): &(String, _)| Row { name: name.clone(), ns: Vec::new(), hits: 0.0 };
+    let mut rows: Vec<Row> = fronts.iter().map(row).collect();
+    for round in 0..options.rounds as usize {
+        for at in turns(round, fronts.len()) {
+            let keys = draw(options.lookups);
+            let start = machine::thread_time();
+            let hits = fronts[at].1.run(&keys, index);
+            let time = machine::thread_time() - start;
+            rows[at].ns.push(time.as_nanos() as f64 / keys.len() as f64);
+            rows[at].hits = hits as f64 / keys.len() as f64;
+        }
+    }
+    Ok(rows)
+}
+
+/// Returns the time of one as a multiple of another's, round by round.
+fn ratio(of: &Row, to: &Row) -> Spread {
+    Spread::of_ratios(of.ns.iter().copied(), to.ns.iter().copied())
+}
+
+fn goals(rows: &[Row]) -> Vec<overbank_kit::experiment::Check> {
+    let least = [("fixed-cache", 1.05), ("quick_cache", 1.2), ("moka", 2.0), ("lru", 1.3)];
+    let found = least.into_iter().filter_map(|(name, least)| {
+        let other = rows.iter().find(|row| row.name == name)?;
+        let claim = format!("BTreeMap, θ = 0.99: time with {name}, as a multiple of ours");
+        Some(target(claim, least, ratio(other, &rows[1])))
+    });
+    found.collect()
+}
+
+fn block(index: &str, theta: f64, rows: &[Row]) -> Block {
+    let header = ["front", "ns", "as fast as alone", "ours faster by", "hit %"];
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.name.clone(),
+            Spread::of(row.ns.iter().copied()).cell(1),
+            ratio(&rows[0], row).cell(2),
+            ratio(row, &rows[1]).cell(2),
+            format!("{:.1}", 100.0 * row.hits),
+        ]
+    });
+    Block {
+        title: format!("{index}, θ = {theta}"),
+        header: header.map(String::from).to_vec(),
+        rows: cells.collect(),
+    }
+}
