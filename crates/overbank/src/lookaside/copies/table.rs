@@ -105,7 +105,7 @@ impl<K: Plain, V: Plain> Table<K, V> {
         era: u64,
         admits: impl Fn(u64) -> bool,
     ) -> Found<K, V> {
-        let sampled = bucket % SAMPLE == 0;
+        let sampled = bucket.is_multiple_of(SAMPLE);
         if !sampled && !self.gate.is_open() {
             return Found::Miss(Ticket::void(key));
         }
@@ -176,7 +176,7 @@ impl<K: Plain, V: Plain> Table<K, V> {
                 }
             },
         };
-        if ticket.bucket % SAMPLE == 0 {
+        if ticket.bucket.is_multiple_of(SAMPLE) {
             self.gate.count(ticket.bucket, event);
         }
         event == Event::Fill

@@ -63,6 +63,9 @@ const KEYS: u8 = 12;
 /// A naive index.
 type Index = BTreeMap<u8, u16>;
 
+/// A guard, its key, and what it is to keep.
+type Guard<'t, K, V> = (Writing<'t, K, V>, u8, Option<Option<u16>>);
+
 fn check<K: Plain, V: Plain + PartialEq + Debug>(
     types: &Types<K, V>,
     found: &Found<K, V>,
@@ -100,7 +103,7 @@ pub fn live<K: Plain, V: Plain + PartialEq + Debug>(types: &Types<K, V>, bytes: 
     table.table.start_at(epoch, floor);
     let mut index = Index::new();
     let mut tickets: Vec<Open<K>> = Vec::new();
-    let mut guards: Vec<(Writing<'_, K, V>, u8, Option<Option<u16>>)> = Vec::new();
+    let mut guards: Vec<Guard<'_, K, V>> = Vec::new();
     let mut all: Vec<Clearing<'_, K, V>> = Vec::new();
     let (mut hits, mut next) = (0, 0u16);
     while let (Some(what), Some(pick)) = (bytes.next(), bytes.next()) {
