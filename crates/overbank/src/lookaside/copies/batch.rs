@@ -16,29 +16,24 @@ impl<K: Plain, V: Plain> Table<K, V> {
         found: &mut [Found<K, V>],
         look: impl Fn(K, Place) -> Found<K, V>,
     ) {
-        if self.prefetches_far() {
-            self.look_bursts::<true>(keys, found, look);
-        } else {
-            self.look_bursts::<false>(keys, found, look);
-        }
-    }
-
-    #[inline(always)]
-    fn look_bursts<const FAR: bool>(
-        &self,
-        keys: &[K],
-        found: &mut [Found<K, V>],
-        look: impl Fn(K, Place) -> Found<K, V>,
-    ) {
         let mut places = [Place::default(); BURST];
         for (keys, found) in keys.chunks(BURST).zip(found.chunks_mut(BURST)) {
-            for (place, &key) in places.iter_mut().zip(keys) {
-                *place = self.place(self.hash(key));
-                self.prefetch::<FAR>(place.bucket);
+            if self.prefetches_far() {
+                self.begin::<true>(keys, &mut places);
+            } else {
+                self.begin::<false>(keys, &mut places);
             }
             for ((found, &key), &place) in found.iter_mut().zip(keys).zip(&places) {
                 *found = look(key, place);
             }
+        }
+    }
+
+    #[inline(always)]
+    fn begin<const FAR: bool>(&self, keys: &[K], places: &mut [Place; BURST]) {
+        for (place, &key) in places.iter_mut().zip(keys) {
+            *place = self.place(self.hash(key));
+            self.prefetch::<FAR>(place.bucket);
         }
     }
 }

@@ -76,13 +76,13 @@ impl<K: Plain, V: Plain> Copies<K, V> {
     }
 
     /// Looks up a key. Never waits; reads one bucket.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: K) -> Found<K, V> {
         self.get_hashed(self.table.hash(key), key)
     }
 
     /// Looks up a key by the caller's hash.
-    #[inline]
+    #[inline(always)]
     pub fn get_hashed(&self, hash: Hash64, key: K) -> Found<K, V> {
         self.look(key, self.table.place(hash))
     }
@@ -94,13 +94,13 @@ impl<K: Plain, V: Plain> Copies<K, V> {
 
     /// Looks up as many keys as `found` has places, in bursts of [`BURST`](super::BURST) whose
     /// waits for memory overlap. Each key is looked up separately: a list is no snapshot.
-    #[inline]
+    #[inline(always)]
     pub fn get_batch(&self, keys: &[K], found: &mut [Found<K, V>]) {
         self.table.look_batch(keys, found, |key, place| self.look(key, place));
     }
 
     /// Looks up a key, asks `index` if the table has no answer, and puts that in.
-    #[inline]
+    #[inline(always)]
     pub fn get_or(&self, key: K, index: impl FnOnce(&K) -> Option<V>) -> Option<V> {
         match self.get(key).answer() {
             Ok(value) => value,

@@ -106,34 +106,35 @@ impl<K: Plain, V: Plain> Table<K, V> {
         admits: impl Fn(u64) -> bool,
     ) -> Found<K, V> {
         let sampled = bucket.is_multiple_of(SAMPLE);
-        if !sampled && !self.gate.is_open() {
+        if !(sampled | self.gate.is_open()) {
             return Found::Miss(Ticket::void(key));
         }
-        let seen = self.bucket(bucket).read(&key.to_words(), era, admits);
-        if sampled {
-            self.count(bucket, &seen);
-        }
-        match seen {
-            Seen::Entry(Some(value)) => Found::Hit(value),
-            Seen::Entry(None) => Found::Absent,
+        let count = |event| {
+            if sampled {
+                self.gate.count(bucket, event);
+            }
+        };
+        match self.bucket(bucket).read(&key.to_words(), era, admits) {
+            Seen::Entry(value) => {
+                count(Event::Hit);
+                value.map_or(Found::Absent, Found::Hit)
+            }
             Seen::Nothing { stamp } => {
+                count(Event::Miss);
                 let lot = self.lot.load(Ordering::Acquire);
                 Found::Miss(Ticket { key, bucket, tag, stamp, lot })
             }
-            Seen::Busy | Seen::Raced => Found::Miss(Ticket::void(key)),
+            Seen::Busy => {
+                count(Event::Busy);
+                count(Event::Miss);
+                Found::Miss(Ticket::void(key))
+            }
+            Seen::Raced => {
+                count(Event::Raced);
+                count(Event::Miss);
+                Found::Miss(Ticket::void(key))
+            }
         }
-    }
-
-    #[inline(never)]
-    fn count(&self, bucket: u32, seen: &Seen<V>) {
-        let also = match seen {
-            Seen::Entry(_) => return self.gate.count(bucket, Event::Hit),
-            Seen::Nothing { .. } => None,
-            Seen::Busy => Some(Event::Busy),
-            Seen::Raced => Some(Event::Raced),
-        };
-        also.into_iter().for_each(|event| self.gate.count(bucket, event));
-        self.gate.count(bucket, Event::Miss);
     }
 
     /// Locks a bucket and empties it if it is of an older epoch.

@@ -204,7 +204,7 @@ impl<K, V> Copy for At<'_, K, V> {}
 
 impl<K: Plain, V: Plain> At<'_, K, V> {
     /// Looks up a key. Never waits; reads one bucket.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: K) -> Found<K, V> {
         self.look(key, self.table.place(self.table.hash(key)))
     }
@@ -225,13 +225,13 @@ impl<K: Plain, V: Plain> At<'_, K, V> {
 
     /// Looks up as many keys as `found` has places, in bursts of [`BURST`](super::BURST) whose
     /// waits for memory overlap.
-    #[inline]
+    #[inline(always)]
     pub fn get_batch(&self, keys: &[K], found: &mut [Found<K, V>]) {
         self.table.look_batch(keys, found, |key, place| self.look(key, place));
     }
 
     /// Looks up a key, asks `snapshot` if the table has no answer, and puts that in.
-    #[inline]
+    #[inline(always)]
     pub fn get_or(&self, key: K, snapshot: impl FnOnce(&K) -> Option<V>) -> Option<V> {
         match self.get(key).answer() {
             Ok(value) => value,
