@@ -129,7 +129,8 @@ pub struct VersionError {
 }
 
 /// Counts of one bucket in [`SAMPLE`](super::SAMPLE) since construction. Counting every hit would
-/// write to memory that all threads share.
+/// write to memory that all threads share. The sample has some hot keys or none, so its hit rate may
+/// be ten points beside the table's: count results where that matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Lookups that the table answered, absent keys included.
@@ -149,7 +150,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Returns hits per lookup, 0 to 1; 0 before the first one.
+    /// Returns hits per lookup in the sample, 0 to 1; 0 before the first one.
     pub fn hit_rate(&self) -> f64 {
         let lookups = self.hits + self.misses;
         if lookups == 0 { 0.0 } else { self.hits as f64 / lookups as f64 }

@@ -66,8 +66,9 @@ pub struct Gate {
     costs: [AtomicU32; 3],
     /// Held by a thread that decides.
     deciding: AtomicBool,
-    /// Hits and misses at the last decision, and those of its window.
-    seen: [AtomicU64; 2],
+    /// Hits and misses at the last decision, by sample and by meters, and those of its window.
+    seen: [AtomicU64; 4],
+    metered: [AtomicU64; 2],
     window: [AtomicU64; 2],
     decisions: AtomicU64,
     stripes: [Stripe; STRIPES],
@@ -82,6 +83,7 @@ impl Gate {
             costs: Default::default(),
             deciding: AtomicBool::new(false),
             seen: Default::default(),
+            metered: Default::default(),
             window: Default::default(),
             decisions: AtomicU64::new(0),
             stripes: Default::default(),
@@ -139,12 +141,16 @@ impl Gate {
         if self.deciding.compare_exchange(false, true, Acquire, Relaxed).is_err() {
             return;
         }
-        let now = self.counters();
-        let [hits, misses] = &self.seen;
-        let new = [now.hits - hits.load(Relaxed), now.misses - misses.load(Relaxed)];
-        if new[0] + new[1] >= WINDOW {
-            hits.store(now.hits, Relaxed);
-            misses.store(now.misses, Relaxed);
+        let Counters { hits, misses, .. } = self.counters();
+        let [metered_hits, metered_misses] = &self.metered;
+        let now = [hits, misses, metered_hits.load(Relaxed), metered_misses.load(Relaxed)];
+        let since = |at: usize| now[at] - self.seen[at].load(Relaxed);
+        let (sampled, metered) = ([since(0), since(1)], [since(2), since(3)]);
+        if sampled[0] + sampled[1] >= WINDOW {
+            // What meters counted is all of their lookups. The sample has hot keys by luck, or not.
+            let by_meters = self.is_open() && metered[0] + metered[1] >= WINDOW;
+            let new = if by_meters { metered } else { sampled };
+            self.seen.iter().zip(now).for_each(|(place, count)| place.store(count, Relaxed));
             self.window.iter().zip(new).for_each(|(place, count)| place.store(count, Relaxed));
             self.decisions.fetch_add(1, Relaxed);
             if let Some(costs) = self.costs() {
@@ -231,13 +237,16 @@ pub enum Way {
 
 /// Lookups that a [`Meter`] times together.
 const METERED: u32 = 512;
-/// One window in this number goes around the table.
-const AROUND: u32 = 64;
+/// Windows from one turn around the table to the next.
+const CYCLE: u32 = 1024;
+/// Windows that go around: the index's lines are cold at first, so only the last ones count.
+const AROUND: core::ops::Range<u32> = 48..64;
+const TIMED: core::ops::Range<u32> = 60..64;
 /// Weight of a window in the mean.
 const WEIGHT: f32 = 0.25;
 
 /// Derives [`Costs`] from the time that one thread's lookups take: windows of lookups, most of them
-/// through the table and one in 64 around it.
+/// through the table and 16 in 1024 around it.
 ///
 /// A window through the table with hit rate h takes h · hit + (1 − h) · (miss + index) a lookup.
 /// Two unknowns need a second equation: miss = 2 · hit, a lookup and a fill. For a gate that is
@@ -304,9 +313,18 @@ impl Meter {
             Some(old) => old + WEIGHT * (each.min(4.0 * old) - old),
         };
         if self.windows > 0 {
-            if self.way == Way::Around || !gate.is_open() {
+            // The window that ends.
+            let past = (self.windows - 1) % CYCLE;
+            if self.way == Way::Around {
+                if TIMED.contains(&past) {
+                    self.around = Some(mean(self.around));
+                }
+            } else if !gate.is_open() {
                 self.around = Some(mean(self.around));
             } else {
+                let missed = self.lookups.saturating_sub(self.hits);
+                gate.metered[0].fetch_add(self.hits.into(), Relaxed);
+                gate.metered[1].fetch_add(missed.into(), Relaxed);
                 let hit_rate = self.hits as f32 / self.lookups.max(1) as f32;
                 let weight = if self.through.is_some() { WEIGHT } else { 1.0 };
                 self.hit_rate += weight * (hit_rate - self.hit_rate);
@@ -319,8 +337,9 @@ impl Meter {
                 gate.set_costs(Costs { hit, miss: 2.0 * hit, index });
             }
         }
-        self.windows = self.windows.wrapping_add(1);
-        self.way = if self.windows % AROUND == AROUND - 1 { Way::Around } else { Way::Through };
+        let around = AROUND.contains(&(self.windows % CYCLE));
+        self.way = if around { Way::Around } else { Way::Through };
+        self.windows = self.windows.wrapping_add(1).max(1);
         (self.left, self.lookups, self.hits, self.start) = (METERED, 0, 0, now);
     }
 }

@@ -157,12 +157,12 @@ fn a_write_of_all_beside_a_reader_and_a_write() {
 #[should_panic(expected = "after")]
 fn to_invalidate_after_the_write_is_not_enough() {
     explore(3, || {
-        let live = Live::new(true);
+        let live = Live::new(false);
         let write = |live: &Live| {
             live.index.store(2, Ordering::Release);
             drop(live.table.write(KEY));
         };
-        beside(&live, &[write], Live::read_twice);
+        beside(&live, &[write, |live| _ = live.read()], Live::read_twice);
     });
 }
 
