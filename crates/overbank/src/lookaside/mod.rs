@@ -26,7 +26,8 @@
 //! *An entry is proved at the moment of its use, by ticket or by version*, and a hint by the key
 //! that lies there. Whether an answer is cached never changes what it is: reads through a
 //! [`Copies`] are linearizable if the index is, reads through a view of [`Versioned`] see their
-//! snapshot. Dropping every entry at any moment changes no answer. The rules are in `copies/live.rs` and `copies/versioned.rs`.
+//! snapshot. Dropping every entry at any moment changes no answer. The rules are in
+//! `copies/live.rs` and `copies/versioned.rs`.
 //!
 //! *Readers never wait*, for writers as little as for each other, and take no lock. A reader that
 //! meets a writer in its bucket misses. A hit writes one word at most, and only if its bit is not

@@ -121,5 +121,7 @@ fn a_key_is_searched_for_once_and_then_hinted_at() {
     hints.clear();
     hints.reset_counters();
     assert_eq!((hints.len(), hints.counters().lookups), (0, 0));
-    assert_eq!((hints.get(&index, &3), index.0.get()), (Some(4), 63));
+    for _ in 0..2 {
+        assert_eq!((hints.get(&index, &3), index.0.get()), (Some(4), 63));
+    }
 }

@@ -204,7 +204,7 @@ fn keys_of_every_kind_are_in_their_order() {
     order(0..=u8::MAX);
     order((-300..300i32).map(|i| i * 7_000_000));
     order((0..1000u64).chain([u64::MAX - 1, u64::MAX]));
-    order((0..500u128).map(|i| (i << 64) + 499 - i));
+    order((0..500u128).map(|i| (i << 64) | (499 - i)));
     order((0..500u64).map(|i| (i * 0x0101_0101).to_be_bytes()));
     order((0..600u16).map(|i| (i / 30, [(i % 30) as u8, 1])));
     order([u128::MAX]);
