@@ -2,12 +2,12 @@
 //! at the same time.
 //!
 //! `tables` runs caches, [`table`]; `aside` those in front of an index, [`aside`]; `fib` forwarding
-//! tables, [`fib`]; `partition` partition tables, [`partition`]; `ovs` Open vSwitch with DPDK, [`ovs`], `explosion` the same under packets made
-//! to slow it, [`ovs::explosion`]; `smc` Open vSwitch with a table of Overbank
-//! inside, [`smc`]; `gateway` its tunnels beside the gateway's, [`gateway`]; `live`
-//! the running switch between interfaces beside Open vSwitch and the Linux bridge, [`live`];
-//! `control` rules over OpenFlow, [`control`].
-//! `cargo xtask peers` installs what is needed and starts it.
+//! tables, [`fib`]; `partition` partition tables, [`partition`]; `ovs` Open vSwitch with DPDK,
+//! [`ovs`], `explosion` the same under packets made to slow it, [`ovs::explosion`]; `smc` Open
+//! vSwitch with a table of Overbank inside, [`smc`]; `gateway` its tunnels beside the gateway's,
+//! [`gateway`]; `live` the running switch between interfaces beside Open vSwitch and the Linux
+//! bridge, [`live`]; `control` rules over OpenFlow, [`control`]. `cargo xtask peers` installs what
+//! is needed and starts it.
 
 mod aside;
 mod clock;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  packages, ─▶ format, clippy, ─▶ build ─▶ overbank-peers tables | aside | fib | partition |
-//!  sources      tests of peers/             live | ovs | smc | explosion | control  (peers/README.md)
+//!  sources      tests of peers/             live | ovs | smc | explosion | control
+//!                                          (peers/README.md)
 //! ```
 //!
 //! The crate `peers` lies outside the workspace: it links DPDK, compiles libcuckoo and runs Open

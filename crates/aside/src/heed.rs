@@ -7,8 +7,8 @@
 //! all processes share, and begin a transaction only if the table has no answer.
 //!
 //! Keys and values are bytes as they lie in memory: `u64` in this machine's order, `[u8; 8]` for
-//! any other. Databases of several values a key (`DUP_SORT`) are refused, nested transactions are not
-//! offered.
+//! any other. Databases of several values a key (`DUP_SORT`) are refused, nested transactions are
+//! not offered.
 
 use crate::look::{look, look_batch};
 use crate::snapshot::{Changes, Handle, Stranger, Tables};

@@ -129,8 +129,8 @@ pub struct VersionError {
 }
 
 /// Counts of one bucket in [`SAMPLE`](super::SAMPLE) since construction. Counting every hit would
-/// write to memory that all threads share. The sample has some hot keys or none, so its hit rate may
-/// be ten points beside the table's: count results where that matters.
+/// write to memory that all threads share. The sample has some hot keys or none, so its hit rate
+/// may be ten points beside the table's: count results where that matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Lookups that the table answered, absent keys included.
