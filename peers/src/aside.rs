@@ -160,7 +160,6 @@ fn other<C: 'static>(
 
 type Fixed = fixed_cache::Cache<u64, u64, FixedState>;
 type Quick = quick_cache::sync::Cache<u64, u64, quick_cache::UnitWeighter, FixedState>;
-type Moka = moka::sync::Cache<u64, u64, FixedState>;
 type Lru = Mutex<lru::LruCache<u64, u64, FixedState>>;
 
 /// Makes a front of another with this many entries.
@@ -186,7 +185,7 @@ const OTHERS: [(&str, Make); 4] = [
         )
     }),
     ("moka", |entries| {
-        let builder = Moka::builder().max_capacity(entries as u64);
+        let builder = moka::sync::CacheBuilder::new(entries as u64);
         other(
             builder.build_with_hasher(FixedState::default()),
             |cache, key| cache.get(&key),
