@@ -237,16 +237,17 @@ pub enum Way {
 
 /// Lookups that a [`Meter`] times together.
 const METERED: u32 = 512;
-/// Windows from one turn around the table to the next.
-const CYCLE: u32 = 1024;
-/// Windows that go around: the index's lines are cold at first, so only the last ones count.
-const AROUND: core::ops::Range<u32> = 48..64;
-const TIMED: core::ops::Range<u32> = 60..64;
+/// Windows from one turn around the table to the next: 17 million lookups.
+const CYCLE: u32 = 1 << 15;
+/// Windows that go around: 262,144 lookups. The caches of the CPU hold the table's lines at first,
+/// and the index's only after a while, so the last ones count.
+const AROUND: core::ops::Range<u32> = 256..768;
+const TIMED: core::ops::Range<u32> = 640..768;
 /// Weight of a window in the mean.
 const WEIGHT: f32 = 0.25;
 
 /// Derives [`Costs`] from the time that one thread's lookups take: windows of lookups, most of them
-/// through the table and 16 in 1024 around it.
+/// through the table and one in 64 around it, in long turns.
 ///
 /// A window through the table with hit rate h takes h · hit + (1 − h) · (miss + index) a lookup.
 /// Two unknowns need a second equation: miss = 2 · hit, a lookup and a fill. For a gate that is

@@ -2,6 +2,7 @@
 
 mod gate;
 mod live;
+mod rate;
 mod threads;
 mod twins;
 mod versioned;
