@@ -146,5 +146,8 @@ fn burst(cache: &mut dyn DynCache, model: &Model, first: u8) -> Vec<u64> {
         }
     }
     cache.commit(&hashes, &hits);
+    for (i, value) in found.iter().enumerate().filter_map(|(i, found)| Some((i, (*found)?))) {
+        assert_eq!(resolved.values()[i], value);
+    }
     found[..len].iter().map(|found| found.map_or(u64::MAX, u64::from)).collect()
 }

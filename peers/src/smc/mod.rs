@@ -230,8 +230,9 @@ pub fn run(options: &Options) -> Result<()> {
     }
     record["entries"] = json!(ENTRIES);
     record["warmup"] = json!(options.warmup);
-    report::write(&common.out, record, bytes, &measured, machine.hertz)?;
-    failed.map_or(Ok(()), Err)
+    record["failed"] = json!(failed.as_ref().map(|error| format!("{error:#}")));
+    let written = report::write(&common.out, record, bytes, &measured, machine.hertz);
+    failed.map_or(written, Err)
 }
 
 /// Measures all contestants on one workload.

@@ -65,6 +65,10 @@ pub fn write(
         record["window_seconds"],
         record["tsc_ghz"].as_f64().unwrap_or_default(),
     );
+    let intro = match record["failed"].as_str() {
+        Some(error) => format!("Incomplete, a workload failed: {error}. {intro}"),
+        None => intro,
+    };
     record["measured"] = json!(measured);
     record["bytes"] = json!(bytes);
     let mut blocks: Vec<Block> = [summary(measured)].into_iter().flatten().collect();

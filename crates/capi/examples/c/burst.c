@@ -65,7 +65,8 @@ int main(void)
 					burst->hits |= UINT32_C(1) << i;
 					break;
 				}
-				overbank_burst_next(burst, cache, hashes[i], i);
+				if (overbank_burst_next(burst, cache, hashes[i], i) != OVERBANK_OK)
+					break;
 			}
 		}
 		must(overbank_burst_commit(burst, cache, hashes, count));

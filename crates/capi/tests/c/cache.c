@@ -194,6 +194,7 @@ static void refuses(void)
 	INVALID("the burst has 0 keys, not 0", overbank_burst_next(burst, cache, hashes[0], 0));
 	burst->hits = UINT32_MAX;
 	OK(overbank_burst_commit(burst, cache, hashes, 0));
+	OK(overbank_burst_commit(burst, cache, hashes, OVERBANK_BURST));
 	INVALID("burst is NULL", overbank_burst_commit(NULL, cache, hashes, 1));
 	INVALID("handle is NULL", overbank_burst_commit(burst, NULL, hashes, 1));
 	INVALID("hashes is NULL", overbank_burst_commit(burst, cache, NULL, 1));
@@ -205,6 +206,13 @@ static void refuses(void)
 	OK(overbank_burst_commit(burst, cache, hashes, OVERBANK_BURST));
 	OK(overbank_cache_counters(cache, &counters));
 	CHECK(counters.lookups == OVERBANK_BURST && counters.hits == 0);
+
+	/* Of a burst, those count that were probed. */
+	OK(overbank_burst_probe(burst, cache, hashes, 3, NULL, 0));
+	OK(overbank_burst_commit(burst, cache, hashes, OVERBANK_BURST));
+	OK(overbank_burst_commit(burst, cache, hashes, 2));
+	OK(overbank_cache_counters(cache, &counters));
+	CHECK(counters.lookups == OVERBANK_BURST + 5);
 
 	/* A wrong match: the hash is there, the value is another key's. */
 	OK(overbank_cache_insert(cache, hashes[0], 9));
@@ -232,6 +240,22 @@ static void refuses(void)
 	OK(overbank_cache_counters(cache, &counters));
 	CHECK(counters.hits == 1 && counters.false_positives == 1);
 	CHECK(burst->values == values && burst->masks == masks);
+
+	/* Two keys of one fingerprint, in buckets side by side of 256: the first's second match. */
+	struct overbank_cache *beside = make("blp-2-4", 1024, 16);
+	uint64_t first = UINT64_C(5) << 56 | 7, second = UINT64_C(6) << 56 | 7;
+	OK(overbank_cache_insert(beside, first, 1));
+	OK(overbank_cache_insert(beside, second, 2));
+	OK(overbank_burst_probe(burst, beside, &first, 1, NULL, 0));
+	CHECK(burst->masks[0] == (1 | 1 << 4) && burst->values[0] == 1);
+	OK(overbank_burst_next(burst, beside, first, 0));
+	CHECK(burst->masks[0] == 1 << 4 && burst->values[0] == 2 && burst->matched == 1);
+	/* Committed to a cache that it is not of: nothing there moves. */
+	burst->hits = 1;
+	OK(overbank_burst_commit(burst, cache, hashes, 1));
+	STATUS(OVERBANK_ABSENT, overbank_burst_next(burst, beside, first, 0));
+	CHECK(burst->matched == 0 && burst->hits == 0);
+	overbank_cache_destroy(beside);
 	overbank_burst_destroy(burst);
 	overbank_burst_destroy(NULL);
 

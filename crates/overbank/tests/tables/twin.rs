@@ -505,7 +505,8 @@ fn burst(cache: &mut dyn DynCache, twin: &mut Twin, keys: &[(u64, u32)]) {
         }
     }
     assert_eq!(u64::from(probes.matched().bits()) >> keys.len(), 0);
-    let mut by_hand = by_hand.first_matches(Mask::new(hit));
+    let right = by_hand;
+    let mut by_hand = right.first_matches(Mask::new(hit));
     by_hand.refuse(refused);
     // Each way to decide gives the same report.
     let is_right = |i: usize, value: u32| belongs(value, keys[i].1);
@@ -517,10 +518,16 @@ fn burst(cache: &mut dyn DynCache, twin: &mut Twin, keys: &[(u64, u32)]) {
     });
     let of = |hits: &Hits| (hits.len(), hits.found(), hits.missed(), hits.refused());
     assert_eq!(of(&hits), of(&by_hand));
-    assert!(asked[..matched.len()].is_sorted() && asked.iter().all(|&i| matched.contains(i)));
+    assert!(asked[..matched.len()].iter().copied().eq(matched));
+    assert!(asked.iter().all(|&i| matched.contains(i)));
     let branchless = branchless.resolve_branchless(&*cache, Hash64::slice(&hashes), is_right);
     assert_eq!(format!("{branchless:?}"), format!("{hits:?}"));
-    cache.commit(Hash64::slice(&hashes), &by_hand);
+    cache.commit(Hash64::slice(&hashes), &hits);
+    // The right match is the first one now.
+    for i in hits.found() {
+        assert_eq!(probes.slots(i).next(), right.slots(i).next());
+        assert_eq!(probes.values()[i], right.values()[i]);
+    }
     twin.lookup_burst(keys, true);
 }
 

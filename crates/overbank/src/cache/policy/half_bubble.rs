@@ -114,7 +114,7 @@ impl HalfBubble {
 fn in_lower_half(masks: &[u32], slots: usize) -> u32 {
     // Moves bit 0 of byte i to bit 56 + i.
     const GATHER: u64 = 0x0102_0408_1020_4080;
-    // Runs of `slots / 2` bits, each other one.
+    // Every other run of `slots / 2` bits: the halves of higher priority.
     let upper = u32::MAX / ((1 << (slots / 2)) + 1);
     let mut lower = [0; BURST];
     for (lower, &mask) in lower.iter_mut().zip(masks) {

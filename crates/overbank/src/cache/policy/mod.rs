@@ -180,8 +180,8 @@ impl<G: Geometry> Policy<G> for BubbleLru {
 
 /// Probabilistic bubble LRU: promotes one hit in n on average.
 ///
-/// The distance to the next promoted hit is drawn evenly from `1..=2n−1` (mean n). A hit costs a
-/// decrement, and a whole burst usually one subtraction.
+/// The distance to the next promoted hit is drawn evenly from `1..=2n−1` (mean n). A burst costs a
+/// count and a subtraction, and for each promotion the hits before it are skipped.
 #[derive(Clone, Debug)]
 pub struct Pblru {
     pcg: Pcg32,
