@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-pub use overbank_kit::machine::keep_on;
+pub use overbank_kit::machine::{keep_on, thread_time};
 use serde_json::{Value, json};
 
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
@@ -124,20 +124,11 @@ pub fn available_bytes() -> Result<u64> {
     Ok(kib.with_context(|| format!("{FILE} has no MemAvailable"))? << 10)
 }
 
-/// Returns the time that the calling thread has been on a core.
-pub fn thread_time() -> Duration {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
 /// Returns the time that all threads of this process have been on a core, added up.
 pub fn process_time() -> Duration {
-    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-fn clock(id: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec. Both clocks exist on every Linux: the result is not looked at.
-    unsafe { libc::clock_gettime(id, &mut time) };
+    // SAFETY: writes one timespec. Every Linux has the clock: the result is not looked at.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

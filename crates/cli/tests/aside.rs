@@ -3,7 +3,9 @@
 
 use serde_json::Value;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// Sizes at which nothing takes long.
 const SMALL: [&str; 6] = ["--rounds", "1", "--operations", "2000", "--entries", "10%"];
@@ -81,7 +83,7 @@ fn broken_files_are_refused_with_every_line() {
     assert_eq!(error, wanted);
     assert!(refused(&[path, "--binary"], 1).contains("11 bytes; must be a multiple of 8"));
     fs::write(&file, "").expect("written");
-    assert!(refused(&[path], 1).ends_with(": no keys\n"));
+    assert!(refused(&[path], 1).contains(": no keys; must have one number a line"));
     assert!(refused(&["/nowhere"], 1).contains("/nowhere: cannot read the keys"));
     fs::write(&file, "1\n").expect("written");
     let error = refused(&[path, "--report", path], 1);
@@ -91,10 +93,68 @@ fn broken_files_are_refused_with_every_line() {
 
 #[test]
 fn wrong_arguments_are_refused() {
-    assert!(refused(&["--index", "btree"], 2).contains("must be one of btreemap, redb"));
+    let error = refused(&["--index", "btree"], 2);
+    assert!(error.contains("possible values: btreemap, redb, redb-latest, lmdb"), "{error}");
     assert!(refused(&["--entries", "0"], 2).contains("a number from 1 up, or a share"));
+    assert!(refused(&["--entries", "200%"], 2).contains("above 0% and up to 100%"));
+    let error = refused(&["--keys", "1000", "--entries", "1001"], 1);
+    assert_eq!(error, "overbank: --entries 1001: must be at most 1000, the number of keys\n");
     assert!(refused(&["--ycsb", "G"], 2).contains("a letter from A to F"));
     assert!(refused(&["--theta", "3"], 2).contains("between 0 (uniform) and 2"));
-    let error = refused(&["--keys", "1000", "--ycsb", "E"], 1);
+    let error = refused(&["--keys", "1000", "--ycsb", "E", "--index", "hashmap"], 1);
     assert!(error.contains("hashmap has no order to scan"), "{error}");
+}
+
+#[test]
+fn mix_e_leaves_out_the_index_without_order() {
+    let output = aside(&["--keys", "1000", "--ycsb", "E", "--format", "json"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(errors, "overbank: hashmap has no order to scan: it is left out of mix E\n");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(found["indexes"].as_array().expect("an array").len(), 5);
+    assert!(found["indexes"][0]["tables"][0]["hit_rate"].is_null(), "scans look nothing up");
+}
+
+#[test]
+fn a_file_longer_than_the_memory_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let file = dir.path().join("keys.txt");
+    fs::write(&file, "7\n".repeat(30_000)).expect("written");
+    let error = refused(&[file.to_str().expect("UTF-8"), "--memory", "1"], 1);
+    assert!(error.contains("more than --memory 1 MiB: raise it, or shorten the file"), "{error}");
+}
+
+/// Starts it, sends Ctrl-C once `ready`, and returns the end. Nothing may be left in `dir`.
+fn interrupted(dir: &Path, arguments: &[&str], ready: impl Fn(&[PathBuf]) -> bool) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_overbank"));
+    command.arg("aside").args(arguments).arg("--report").arg(dir.join("page.html"));
+    command.env("TMPDIR", dir).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    let _open = child.stdin.take();
+    let files = || -> Vec<PathBuf> {
+        fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("a file").path()).collect()
+    };
+    while !ready(&files()) && child.try_wait().expect("a child").is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(files(), [] as [PathBuf; 0], "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1));
+    output
+}
+
+#[test]
+fn ctrl_c_leaves_no_file() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let stopped = |arguments: &[&str], ready: fn(&[PathBuf]) -> bool| {
+        let output = interrupted(dir.path(), arguments, ready);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains("stopped before there was an answer"), "{errors}");
+    };
+    // While it waits for keys.
+    stopped(&["-"], |files| files.len() == 1);
+    // While a database is built: the claimed page and the directory are there.
+    stopped(&["--keys", "5000000", "--index", "redb"], |files| files.len() == 2);
 }

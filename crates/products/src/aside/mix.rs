@@ -55,6 +55,14 @@ impl Mix {
             Mix::F => (50, Kind::Modify),
         }
     }
+
+    fn lookup_share(self) -> f64 {
+        match (self, self.others()) {
+            (Mix::E, _) => 0.0,
+            (_, (percent, other)) if !other.looks_up() => 1.0 - f64::from(percent) / 100.0,
+            _ => 1.0,
+        }
+    }
 }
 
 impl FromStr for Mix {
@@ -74,6 +82,13 @@ pub enum Kind {
     /// This many keys from the key on.
     Scan(u32),
     Modify,
+}
+
+impl Kind {
+    /// Returns whether it looks its key up.
+    pub fn looks_up(self) -> bool {
+        matches!(self, Kind::Read | Kind::Modify)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +116,15 @@ pub enum Stream {
     File {
         lookups: Arc<[u64]>,
         at: usize,
+        /// Each once.
+        keys: Arc<[u64]>,
+        /// Lookups of the most popular keys: of 1, of 2, and so on.
+        popular: Arc<[u64]>,
     },
 }
+
+/// Most bytes that a [`Stream::file`] takes for each lookup, while it is made.
+pub const LOOKUP_BYTES: u64 = 40;
 
 impl Stream {
     /// Draws from a mix over keys 0 to `keys` − 1, by Zipf's law with this θ.
@@ -117,21 +139,26 @@ impl Stream {
 
     /// Reads a file's keys in order, again and again.
     pub fn file(lookups: Vec<u64>) -> Stream {
-        Stream::File { lookups: lookups.into(), at: 0 }
+        let mut keys = lookups.clone();
+        keys.sort_unstable();
+        let mut popular: Vec<u64> = keys.chunk_by(|a, b| a == b).map(|a| a.len() as u64).collect();
+        popular.sort_unstable_by(|a, b| b.cmp(a));
+        let mut sum = 0;
+        popular.iter_mut().for_each(|count| {
+            sum += *count;
+            *count = sum;
+        });
+        keys.dedup();
+        // As likely in any order: by the hash.
+        keys.sort_unstable_by_key(|key| mix(*key));
+        Stream::File { lookups: lookups.into(), at: 0, keys: keys.into(), popular: popular.into() }
     }
 
     /// Returns the keys that the index has at first, in the order in which they are inserted.
-    pub fn keys(&self) -> Vec<u64> {
+    pub fn keys(&self) -> Arc<[u64]> {
         match self {
             Stream::Drawn { keys, .. } => (0..*keys).map(key).collect(),
-            Stream::File { lookups, .. } => {
-                let mut keys = lookups.to_vec();
-                keys.sort_unstable();
-                keys.dedup();
-                // As likely in any order: by the hash.
-                keys.sort_unstable_by_key(|key| mix(*key));
-                keys
-            }
+            Stream::File { keys, .. } => keys.clone(),
         }
     }
 
@@ -139,13 +166,32 @@ impl Stream {
     pub fn key_count(&self) -> usize {
         match self {
             Stream::Drawn { ranks, .. } => ranks.flows() as usize,
-            Stream::File { .. } => self.keys().len(),
+            Stream::File { keys, .. } => keys.len(),
+        }
+    }
+
+    /// Returns the share of the operations that look a key up.
+    pub fn lookup_share(&self) -> f64 {
+        match self {
+            Stream::Drawn { mix, .. } => mix.lookup_share(),
+            Stream::File { .. } => 1.0,
         }
     }
 
     /// Returns whether there are reads alone.
     pub fn reads_only(&self) -> bool {
         matches!(self, Stream::File { .. } | Stream::Drawn { mix: Mix::C, .. })
+    }
+
+    /// Goes back to where a file's lookups were before. Drawn operations go on: returns false.
+    pub fn go_back_to(&mut self, before: &Stream) -> bool {
+        match (self, before) {
+            (Stream::File { at, .. }, Stream::File { at: before, .. }) => {
+                *at = *before;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Returns the next operations.
@@ -155,7 +201,7 @@ impl Stream {
 
     fn op(&mut self) -> Op {
         let (mix, ranks, choices, keys) = match self {
-            Stream::File { lookups, at } => {
+            Stream::File { lookups, at, .. } => {
                 let key = lookups[*at];
                 *at = (*at + 1) % lookups.len();
                 return Op { kind: Kind::Read, key };
@@ -188,14 +234,9 @@ impl Stream {
                 let sum = |to: f64| power_sum(1.0, to, *theta);
                 Some(sum(keys.min(entries as f64).max(1.0)) / sum(keys))
             }
-            Stream::File { lookups, .. } => {
-                let mut sorted = lookups.to_vec();
-                sorted.sort_unstable();
-                let mut counts: Vec<usize> =
-                    sorted.chunk_by(|a, b| a == b).map(<[u64]>::len).collect();
-                counts.sort_unstable_by(|a, b| b.cmp(a));
-                let top: usize = counts.iter().take(entries).sum();
-                Some(top as f64 / lookups.len() as f64)
+            Stream::File { lookups, popular, .. } => {
+                let top = popular.get(entries.clamp(1, popular.len()) - 1)?;
+                Some(*top as f64 / lookups.len() as f64)
             }
         }
     }
@@ -224,6 +265,8 @@ mod tests {
             };
             assert!(expected.0.contains(&reads) && expected.1.contains(&scans), "{mix:?}");
             assert_eq!(stream.reads_only(), mix == Mix::C);
+            let looked_up = ops.iter().filter(|op| op.kind.looks_up()).count() as f64;
+            assert!((looked_up / ops.len() as f64 - stream.lookup_share()).abs() < 0.02, "{mix:?}");
         }
         assert!("G".parse::<Mix>().is_err());
     }
@@ -231,7 +274,7 @@ mod tests {
     #[test]
     fn insertions_are_new_keys_in_turn() {
         let mut stream = Stream::drawn(Mix::D, 100, 0.99, 1).expect("a stream");
-        let mut known: std::collections::HashSet<u64> = stream.keys().into_iter().collect();
+        let mut known: std::collections::HashSet<u64> = stream.keys().iter().copied().collect();
         assert_eq!(known.len(), 100);
         for op in stream.next(10_000) {
             match op.kind {
@@ -249,6 +292,7 @@ mod tests {
         let stream = Stream::file(vec![5, 5, 5, 7, 7, 9]);
         assert_eq!(stream.keys().len(), 3);
         assert_eq!((stream.optimum(1), stream.optimum(2)), (Some(0.5), Some(5.0 / 6.0)));
+        assert_eq!(stream.optimum(9), Some(1.0));
         assert_eq!(Stream::drawn(Mix::D, 10, 0.9, 1).expect("a stream").optimum(5), None);
     }
 

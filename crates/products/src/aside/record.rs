@@ -60,6 +60,8 @@ pub struct IndexRecord {
     pub index: &'static str,
     pub what: &'static str,
     pub bytes: u64,
+    /// Rounds that were run.
+    pub rounds: u32,
     pub alone_ns: Spread,
     pub tables: Vec<TableRecord>,
 }
@@ -74,11 +76,24 @@ pub struct TableRecord {
     pub gain: Spread,
     pub burst_ns: Option<Spread>,
     pub burst_gain: Option<Spread>,
-    pub hit_rate: f64,
+    /// `None` if lookups went around the table, or there were none.
+    pub hit_rate: Option<f64>,
     pub optimum: Option<f64>,
-    /// Whether the gate was open at the end, and its report.
-    pub open: bool,
+    /// Rounds at whose end the gate was open.
+    pub open_rounds: u32,
+    /// The gate's report in the round with the median time.
     pub gate: String,
+}
+
+impl TableRecord {
+    /// Says in which of the rounds the gate was open.
+    pub fn gate_state(&self, rounds: u32) -> String {
+        match self.open_rounds {
+            0 => "closed".to_owned(),
+            open if open == rounds => "open".to_owned(),
+            open => format!("open in {open} of {rounds}"),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
