@@ -4,7 +4,7 @@
 //! clock, which stops while more are drawn. Each answer is checked ([`Checked`]).
 
 mod checked;
-mod databases;
+pub(super) mod databases;
 mod live;
 
 use super::AsideError;
@@ -114,8 +114,8 @@ impl Subject {
             Subject::SkipMap => live::skipmap(keys),
             Subject::Congee => live::congee(keys),
             Subject::HashMap => live::hashmap(keys),
-            Subject::Redb | Subject::RedbLatest => databases::redb(keys, self.is_latest()),
-            Subject::Lmdb | Subject::LmdbLatest => databases::lmdb(keys, self.is_latest()),
+            Subject::Redb | Subject::RedbLatest => databases::redb::redb(keys, self.is_latest()),
+            Subject::Lmdb | Subject::LmdbLatest => databases::lmdb::lmdb(keys, self.is_latest()),
         }
     }
 }
@@ -205,6 +205,7 @@ impl Work<'_> {
             let start = thread_time();
             session.run(Part { ops, bursts })?;
             time += thread_time() - start;
+            session.recheck()?;
             let looked_up = first.iter().chain(ops).filter(|op| op.kind.looks_up());
             lookups += looked_up.count() as u64;
             left -= timed;
@@ -284,6 +285,10 @@ use state;
 /// What a turn works on.
 trait Session {
     fn run(&mut self, part: Part<'_>) -> Result<(), AsideError>;
+    /// Compares answers with the index's, if its values are not known.
+    fn recheck(&mut self) -> Result<(), AsideError> {
+        Ok(())
+    }
     fn checked(&mut self) -> &mut Checked;
     /// Returns the table's state; `None` of an index alone.
     fn state(&self) -> Option<State>;

@@ -112,6 +112,8 @@ pub enum Stream {
         theta: f64,
         /// Keys in the index, those inserted included.
         keys: u64,
+        /// The key of each number; if there is none, [`key`].
+        list: Option<Arc<[u64]>>,
     },
     File {
         lookups: Arc<[u64]>,
@@ -134,7 +136,22 @@ impl Stream {
     pub fn drawn(mix: Mix, keys: u32, theta: f64, seed: u64) -> Result<Stream, WorkloadError> {
         let ranks = FlowStream::zipf(keys, theta, seed)?;
         let choices = FlowStream::uniform(100 * SCAN_MAX, seed ^ 0xa51de)?;
-        Ok(Stream::Drawn { mix, ranks, choices, theta, keys: u64::from(keys) })
+        Ok(Stream::Drawn { mix, ranks, choices, theta, keys: u64::from(keys), list: None })
+    }
+
+    /// Draws reads of these keys, by Zipf's law with this θ.
+    ///
+    /// # Errors
+    /// No keys, too many, or no such skew.
+    pub fn drawn_of(mut of: Vec<u64>, theta: f64, seed: u64) -> Result<Stream, WorkloadError> {
+        let count = u32::try_from(of.len()).unwrap_or(u32::MAX);
+        let mut stream = Stream::drawn(Mix::C, count, theta, seed)?;
+        // Neighbours in rank are no neighbours in order.
+        of.sort_unstable_by_key(|key| mix(*key));
+        if let Stream::Drawn { list, .. } = &mut stream {
+            *list = Some(of.into());
+        }
+        Ok(stream)
     }
 
     /// Reads a file's keys in order, again and again.
@@ -154,9 +171,18 @@ impl Stream {
         Stream::File { lookups: lookups.into(), at: 0, keys: keys.into(), popular: popular.into() }
     }
 
+    /// Looks a file's keys up in an index of these.
+    pub fn over(mut self, of: Vec<u64>) -> Stream {
+        if let Stream::File { keys, .. } = &mut self {
+            *keys = of.into();
+        }
+        self
+    }
+
     /// Returns the keys that the index has at first, in the order in which they are inserted.
     pub fn keys(&self) -> Arc<[u64]> {
         match self {
+            Stream::Drawn { list: Some(list), .. } => list.clone(),
             Stream::Drawn { keys, .. } => (0..*keys).map(key).collect(),
             Stream::File { keys, .. } => keys.clone(),
         }
@@ -200,15 +226,20 @@ impl Stream {
     }
 
     fn op(&mut self) -> Op {
-        let (mix, ranks, choices, keys) = match self {
+        let (mix, ranks, choices, keys, list) = match self {
             Stream::File { lookups, at, .. } => {
                 let key = lookups[*at];
                 *at = (*at + 1) % lookups.len();
                 return Op { kind: Kind::Read, key };
             }
-            Stream::Drawn { mix, ranks, choices, keys, .. } => (*mix, ranks, choices, keys),
+            Stream::Drawn { mix, ranks, choices, keys, list, .. } => {
+                (*mix, ranks, choices, keys, list)
+            }
         };
         let (rank, choice) = (u64::from(ranks.next_flow()), choices.next_flow());
+        if let Some(list) = list {
+            return Op { kind: Kind::Read, key: list[rank as usize] };
+        }
         let (share, other) = mix.others();
         if choice % 100 < share {
             if other == Kind::Insert {
@@ -294,6 +325,20 @@ mod tests {
         assert_eq!((stream.optimum(1), stream.optimum(2)), (Some(0.5), Some(5.0 / 6.0)));
         assert_eq!(stream.optimum(9), Some(1.0));
         assert_eq!(Stream::drawn(Mix::D, 10, 0.9, 1).expect("a stream").optimum(5), None);
+    }
+
+    #[test]
+    fn listed_keys_are_drawn() {
+        let list: Vec<u64> = (0..100).map(|key| 3 * key).collect();
+        let mut stream = Stream::drawn_of(list.clone(), 0.99, 1).expect("a stream");
+        let mut keys = stream.keys().to_vec();
+        assert!(keys != list && stream.key_count() == 100 && stream.reads_only());
+        keys.sort_unstable();
+        assert_eq!(keys, list);
+        let drawn = stream.next(10_000);
+        assert!(drawn.iter().all(|op| op.kind == Kind::Read && list.contains(&op.key)));
+        let most = drawn.iter().filter(|op| op.key == stream.keys()[0]).count();
+        assert!(most > 1500, "the first of them is the most popular: {most}");
     }
 
     #[test]

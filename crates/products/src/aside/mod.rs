@@ -17,15 +17,17 @@
 pub mod bench;
 pub mod keys;
 pub mod mix;
+pub mod others;
 pub mod page;
 pub mod record;
 pub mod rule;
 
 use bench::{Bench, Subject, Table, Turn, Work};
 use mix::{Mix, Stream};
+use others::{Opened, Refused};
 use overbank_aside::Timer;
 use overbank_aside::lookaside::{Config, Meter};
-use overbank_kit::machine::Machine;
+use overbank_kit::machine::{Machine, memory_available_bytes};
 use overbank_kit::rounds::turns;
 use overbank_kit::spread::{Spread, median};
 use record::{Comparison, IndexRecord, Input, Settings, TableRecord};
@@ -45,6 +47,8 @@ pub const SETTLE: u64 = Meter::SETTLED;
 const KEY_BYTES: u64 = 28;
 /// Bytes of an entry of a table, at most.
 const ENTRY_BYTES: u64 = 22;
+/// Most keys of an index.
+pub const KEYS_MAX: usize = 100_000_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AsideError {
@@ -56,6 +60,13 @@ pub enum AsideError {
     Entries { entries: usize, keys: usize },
     #[error("{0} has no order to scan: leave it out with mix E")]
     Unordered(Subject),
+    #[error("indexes of {keys} keys may need {} MiB of memory, {} MiB are available: name fewer \
+             keys, or smaller indexes with --index", needed >> 20, available >> 20)]
+    Memory { keys: usize, needed: u64, available: u64 },
+    #[error("{}: {why}", path.display())]
+    Others { path: PathBuf, why: Refused },
+    #[error("another process has written to the database since: close it there, or name a copy")]
+    Changed,
     #[error("{wrong} answers were wrong and {absent} keys absent; please report it")]
     Wrong { wrong: u64, absent: u64 },
     #[error("the database was lost by an error before")]
@@ -136,13 +147,27 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns a number of entries that is more than this many keys.
-    pub fn too_many(&self, keys: usize) -> Option<usize> {
-        self.entries.iter().map(|entries| entries.of(keys)).find(|entries| *entries > keys)
+    /// Fails if a table has more entries than there are keys, or indexes of so many do not fit into
+    /// memory. Otherwise the kernel would kill the process without a message.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn fits(&self, keys: usize) -> Result<(), AsideError> {
+        let mut entries = self.entries.iter().map(|entries| entries.of(keys));
+        if let Some(entries) = entries.find(|entries| *entries > keys) {
+            return Err(AsideError::Entries { entries, keys });
+        }
+        let needed = self.memory_bytes(keys);
+        match memory_available_bytes() {
+            Some(available) if needed > available => {
+                Err(AsideError::Memory { keys, needed, available })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns the bytes of memory that it takes with this many keys, at most.
-    pub fn memory_bytes(&self, keys: usize) -> u64 {
+    fn memory_bytes(&self, keys: usize) -> u64 {
         let index = self.subjects.iter().map(|subject| subject.key_bytes()).max().unwrap_or(0);
         let entries = self.entries.iter().map(|entries| entries.of(keys)).max().unwrap_or(0);
         let entries = (entries as u64).saturating_mul(ENTRY_BYTES);
@@ -192,8 +217,8 @@ impl Contestant {
     }
 }
 
-/// Measures. `progress` gets what runs and the share done. `stop` ends it early, after a whole
-/// round.
+/// Measures indexes of the stream's keys, which are built, or a database that is there and has
+/// them. `progress` gets what runs and the share done. `stop` ends it early, after a whole round.
 ///
 /// # Errors
 /// The plan has nothing to measure, an index failed, or it was stopped before there was a figure.
@@ -201,6 +226,7 @@ pub fn run(
     plan: &Plan,
     input: Input,
     stream: &Stream,
+    mut others: Option<Opened>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str, f64),
 ) -> Result<Comparison, AsideError> {
@@ -215,18 +241,23 @@ pub fn run(
     {
         return Err(AsideError::Unordered(*unordered));
     }
-    if let Some(entries) = plan.too_many(stream.key_count()) {
-        return Err(AsideError::Entries { entries, keys: stream.key_count() });
-    }
+    plan.fits(stream.key_count())?;
     let keys = stream.keys();
     let (mut indexes, mut interrupted) = (Vec::new(), false);
     for (nth, subject) in plan.subjects.iter().enumerate() {
         let share = |done: f64| (nth as f64 + done) / plan.subjects.len() as f64;
-        progress(&format!("{subject}: building"), share(0.0));
         let mut show = |what: &str, done: f64| progress(&format!("{subject}: {what}"), share(done));
-        let measured = subject.build(&keys, stop).and_then(|mut index| {
-            measure(plan, *subject, &mut *index, stream.clone(), stop, &mut show)
-        });
+        if others.is_none() {
+            show("building", 0.0);
+        }
+        let mut measured =
+            |index: &mut dyn Bench| measure(plan, *subject, index, stream.clone(), stop, &mut show);
+        let measured = if let Some(Opened { bench, .. }) = &mut others {
+            bench.set_latest(subject.is_latest());
+            measured(&mut **bench)
+        } else {
+            subject.build(&keys, stop).and_then(|mut index| measured(&mut *index))
+        };
         let (index, whole) = match measured {
             Err(AsideError::Stopped) => (None, false),
             measured => measured?,

@@ -28,8 +28,22 @@ pub struct Comparison {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Input {
-    File { file: String, lookups: usize },
-    BuiltIn { mix: Mix, keys: u32, theta: f64 },
+    File {
+        file: String,
+        lookups: usize,
+    },
+    /// Keys of a database that was there; drawn, or those of a file.
+    Database {
+        file: String,
+        table: String,
+        theta: Option<f64>,
+        lookups: Option<usize>,
+    },
+    BuiltIn {
+        mix: Mix,
+        keys: u32,
+        theta: f64,
+    },
 }
 
 impl fmt::Display for Input {
@@ -40,11 +54,20 @@ impl fmt::Display for Input {
             }
             Input::BuiltIn { mix, keys, theta } => {
                 let keys = count(u64::from(*keys));
-                write!(f, "YCSB {mix:?} ({}) over {keys} keys, ", mix.what())?;
-                if *theta == 0.0 { f.write_str("uniform") } else { write!(f, "Zipf θ = {theta}") }
+                write!(f, "YCSB {mix:?} ({}) over {keys} keys, {}", mix.what(), skew(*theta))
+            }
+            Input::Database { file, table, theta, lookups } => {
+                write!(f, "{file}, table {}", table.escape_debug())?;
+                theta.map_or(Ok(()), |theta| write!(f, ", {}", skew(theta)))?;
+                let lookups = lookups.map(|lookups| count(lookups as u64));
+                lookups.map_or(Ok(()), |lookups| write!(f, ", {lookups} lookups"))
             }
         }
     }
+}
+
+fn skew(theta: f64) -> String {
+    if theta == 0.0 { "uniform".to_owned() } else { format!("Zipf θ = {theta}") }
 }
 
 #[derive(Clone, Debug, Serialize)]

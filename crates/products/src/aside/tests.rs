@@ -2,7 +2,7 @@ use super::*;
 use serde_json::Value;
 use std::sync::atomic::Ordering;
 
-fn plan(subjects: &[Subject], entries: &str) -> Plan {
+pub(super) fn plan(subjects: &[Subject], entries: &str) -> Plan {
     Plan {
         subjects: subjects.to_vec(),
         entries: entries.split(',').map(|text| text.parse().expect("entries")).collect(),
@@ -18,7 +18,7 @@ fn plan(subjects: &[Subject], entries: &str) -> Plan {
 
 fn run_silently(plan: &Plan, stream: &Stream, stop: bool) -> Result<Comparison, AsideError> {
     let input = Input::BuiltIn { mix: Mix::C, keys: 1, theta: 0.0 };
-    run(plan, input, stream, &AtomicBool::new(stop), &mut |_, _| {})
+    run(plan, input, stream, None, &AtomicBool::new(stop), &mut |_, _| {})
 }
 
 /// Every index with every mix: answers are checked in each turn.

@@ -13,6 +13,9 @@ pub fn value(key: u64, version: u32) -> u64 {
 /// Checks answers: each must have the hash of its key and, under test, the number of the key's last
 /// write. A key may be absent only in a group of operations that inserts it: the lookups of a group
 /// come before its writes.
+///
+/// The values of another program's database are not known: one answer in [`SAMPLED`] is noted, to
+/// be compared with the database's.
 #[derive(Default)]
 pub struct Checked {
     wrong: u64,
@@ -20,13 +23,35 @@ pub struct Checked {
     /// Keys that a group did not find.
     absent: Vec<u64>,
     writes: u32,
+    sample: Option<Sample>,
     #[cfg(test)]
     last: std::collections::HashMap<u64, u32>,
 }
 
+/// Answers of which one is noted.
+const SAMPLED: u32 = 64;
+
+#[derive(Default)]
+struct Sample {
+    seen: u32,
+    answers: Vec<(u64, Option<u64>)>,
+}
+
 impl Checked {
+    /// For a database of another program.
+    pub fn others() -> Checked {
+        Checked { sample: Some(Sample::default()), ..Checked::default() }
+    }
+
     #[inline(always)]
     pub fn see(&mut self, key: u64, found: Option<u64>) {
+        if let Some(Sample { seen, answers }) = &mut self.sample {
+            *seen = seen.wrapping_add(1);
+            if *seen % SAMPLED == 0 {
+                answers.push((key, found));
+            }
+            return;
+        }
         match found {
             Some(found) => {
                 let right = (found ^ mix(key)) >> 32 == 0 && self.is_last(key, found as u32);
@@ -66,6 +91,18 @@ impl Checked {
         self.missing += missing.count() as u64;
     }
 
+    /// Compares the answers noted since the last time; `wrong` counts those that are others.
+    pub fn recheck(
+        &mut self,
+        wrong: impl FnOnce(&[(u64, Option<u64>)]) -> Result<u64, AsideError>,
+    ) -> Result<(), AsideError> {
+        if let Some(Sample { answers, .. }) = &mut self.sample {
+            self.wrong += wrong(answers)?;
+            answers.clear();
+        }
+        Ok(())
+    }
+
     pub fn verdict(&mut self) -> Result<(), AsideError> {
         match (std::mem::take(&mut self.wrong), std::mem::take(&mut self.missing)) {
             (0, 0) => Ok(()),
@@ -99,6 +136,23 @@ mod tests {
         };
         assert_eq!(written(|_, new| new), None);
         assert_eq!(written(|old, _| old), Some((1, 0)));
+    }
+
+    #[test]
+    fn answers_of_another_database_are_sampled() {
+        let mut checked = Checked::others();
+        (0..2 * u64::from(SAMPLED)).for_each(|key| checked.see(key, None));
+        let mut sampled = 0;
+        let mut recheck = || {
+            let wrong = |sample: &[_]| Ok(sample.len() as u64);
+            checked.recheck(|sample| {
+                sampled += sample.len();
+                wrong(sample)
+            })
+        };
+        recheck().and_then(|()| recheck()).expect("no database failed");
+        assert_eq!(sampled, 2, "each once");
+        assert!(matches!(checked.verdict(), Err(AsideError::Wrong { wrong: 2, absent: 0 })));
     }
 
     #[test]
