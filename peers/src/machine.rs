@@ -1,6 +1,6 @@
 //! The machine's description in a record, pinning, and reserved huge pages.
 
-// Asking the allocator, and namespaces, are calls into the C library.
+// The clock of the process, and namespaces, are calls into the C library.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-pub use overbank_kit::machine::{keep_on, thread_time};
+pub use overbank_kit::machine::{heap_bytes, keep_on, thread_time};
 use serde_json::{Value, json};
 
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
@@ -72,13 +72,6 @@ pub fn enter(namespace: Option<&File>) -> io::Result<()> {
 /// Returns the number of cores.
 pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Returns the bytes that the C library's allocator has handed out.
-pub fn heap_bytes() -> u64 {
-    // SAFETY: takes nothing, returns numbers.
-    let info = unsafe { libc::mallinfo2() };
-    (info.uordblks + info.hblkhd) as u64
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

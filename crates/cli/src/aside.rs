@@ -7,12 +7,12 @@ use crate::text;
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use overbank_kit::machine::memory_available_bytes;
 use overbank_products::aside::bench::Subject;
 use overbank_products::aside::mix::{LOOKUP_BYTES, Mix, Stream};
+use overbank_products::aside::others::{Engine, Others};
 use overbank_products::aside::record::Input;
 use overbank_products::aside::{
-    self, AsideError, Entries, OPERATIONS, Plan, SETTLE, WARM, keys, page,
+    self, AsideError, Entries, KEYS_MAX, OPERATIONS, Plan, SETTLE, WARM, keys, page,
 };
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
@@ -36,6 +36,8 @@ const READING: Duration = Duration::from_millis(100);
   overbank aside
   overbank aside keys.txt --index btreemap,lmdb --entries 1%,10% --report aside.html
   overbank aside --ycsb B --keys 10000000 --theta 0.8 --index redb-latest
+  overbank aside --redb app.redb --table users --theta 0.8
+  overbank aside requests.txt --lmdb /var/lib/app --table users
   overbank aside keys.u64 --binary --format json | jq .recommendation
 
 A file's keys are looked up in its order, again and again; an index has each of them once. Without a
@@ -46,6 +48,11 @@ redb and lmdb share a transaction among lookups, redb-latest and lmdb-latest beg
 their files lie in the directory for temporary files, and are removed. Ctrl-C ends the measurement
 early; the output then covers the work done.
 
+--redb and --lmdb read a database that is there, with keys and values of 64 bits and one value a key.
+It is opened read-only and never written to, and must not be open elsewhere. Its keys are looked up,
+drawn with --theta, or those of a file: numbers, in LMDB in the order of their bytes (big-endian)
+unless it has integer keys. Both ways to look them up are measured; --index names one.
+
 --memory bounds the file with the lists made of it: 40 bytes a key in it. What the indexes take is
 compared with the memory that is available.")]
 pub struct Args {
@@ -55,6 +62,15 @@ pub struct Args {
     /// The file has 8 bytes a key, little-endian
     #[arg(long, requires = "file")]
     binary: bool,
+    /// Database of redb to read instead of building indexes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lmdb", "ycsb", "keys"])]
+    redb: Option<PathBuf>,
+    /// Environment of LMDB to read instead: a directory, or a file
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["ycsb", "keys"])]
+    lmdb: Option<PathBuf>,
+    /// Table of that database [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
     /// Indexes [default: all but -latest; mix E: those in order]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(Subject::ALL.map(Subject::name))
@@ -68,7 +84,7 @@ pub struct Args {
     ycsb: Mix,
     /// Number of drawn keys
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
-          value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+          value_parser = clap::value_parser!(u32).range(1..=KEYS_MAX as i64))]
     keys: u32,
     /// Zipf skew θ of drawn keys; 0 is uniform
     #[arg(long, value_name = "THETA", default_value_t = 0.99, value_parser = parse_theta)]
@@ -90,15 +106,18 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     // Claim the output first: a bad name fails before the work.
+    let others = others(args)?;
     let on_disk = |path| if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
-    if let (Some(report), Some(file)) = (&args.common.report, &args.file) {
-        keep_apart(report, &[on_disk(file)])?;
+    if let Some(report) = &args.common.report {
+        let mut inputs: Vec<PathBuf> = args.file.iter().map(|file| on_disk(file).into()).collect();
+        inputs.extend(others.iter().flat_map(|others| [others.path.clone(), others.data()]));
+        keep_apart(report, &inputs.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     }
     let stop = stop_on_ctrl_c()?;
     let report = args.common.report.as_deref().map(Pending::claim).transpose()?;
     let seed = args.common.seed;
     let mut plan = Plan {
-        subjects: subjects(args),
+        subjects: subjects(args, others.as_ref())?,
         entries: args.entries.clone(),
         rounds: args.rounds,
         operations: args.operations as usize,
@@ -108,17 +127,32 @@ pub fn run(args: &Args) -> Result<()> {
         seed,
         pinned_core: None,
     };
-    let (input, stream) = match &args.file {
-        Some(path) => {
-            let (file, lookups) = load(path, args, &stop)?;
+    let theta = args.theta;
+    let fits = |keys| plan.fits(keys);
+    let mut opened = others.as_ref().map(|others| others.open(fits, &stop)).transpose()?;
+    let file = args.file.as_ref().map(|path| load(path, args, &stop)).transpose()?;
+    let (input, stream) = match (&mut opened, file) {
+        (Some(opened), file) => {
+            let (name, table) = (opened.name.clone(), opened.table.clone());
+            let (lookups, drawn) = match &file {
+                Some((_, lookups)) => (Some(lookups.len()), None),
+                None => (None, Some(theta)),
+            };
+            let stream = match file {
+                Some((_, lookups)) => opened.file(lookups),
+                None => opened.drawn(theta, seed)?,
+            };
+            (Input::Database { file: name, table, theta: drawn, lookups }, stream)
+        }
+        (None, Some((file, lookups))) => {
             let input = Input::File { file, lookups: lookups.len() };
             let stream = Stream::file(lookups);
-            check_memory(&plan, stream.key_count())?;
+            fits(stream.key_count())?;
             (input, stream)
         }
-        None => {
-            let (mix, keys, theta) = (args.ycsb, args.keys, args.theta);
-            check_memory(&plan, keys as usize)?;
+        (None, None) => {
+            let (mix, keys) = (args.ycsb, args.keys);
+            fits(keys as usize)?;
             (Input::BuiltIn { mix, keys, theta }, Stream::drawn(mix, keys, theta, seed)?)
         }
     };
@@ -131,7 +165,7 @@ pub fn run(args: &Args) -> Result<()> {
             bar.set_message(what.to_owned());
         }
     };
-    let comparison = aside::run(&plan, input, &stream, &stop, &mut progress);
+    let comparison = aside::run(&plan, input, &stream, opened, &stop, &mut progress);
     bar.finish_and_clear();
     let comparison = comparison?;
     let printed = match args.common.format {
@@ -144,10 +178,30 @@ pub fn run(args: &Args) -> Result<()> {
     writeln!(std::io::stdout(), "{printed}").context("standard output")
 }
 
+/// Returns the database to read, if one is named.
+fn others(args: &Args) -> Result<Option<Others>> {
+    let (engine, path) = match (&args.redb, &args.lmdb) {
+        (Some(path), _) => (Engine::Redb, path.clone()),
+        (None, Some(path)) => (Engine::Lmdb, path.clone()),
+        (None, None) if args.table.is_some() => {
+            bail!("--table: must come with --redb FILE or --lmdb PATH")
+        }
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(Others { engine, path, table: args.table.clone() }))
+}
+
 /// Returns the indexes to measure. Says which are left out.
-fn subjects(args: &Args) -> Vec<Subject> {
+fn subjects(args: &Args, others: Option<&Others>) -> Result<Vec<Subject>> {
+    if let Some(Others { engine, .. }) = others {
+        let ways = engine.subjects();
+        if let Some(other) = args.index.iter().find(|subject| !ways.contains(subject)) {
+            bail!("--index {other}: must be {} or {}, with this database", ways[0], ways[1]);
+        }
+        return Ok(if args.index.is_empty() { ways.to_vec() } else { args.index.clone() });
+    }
     if !args.index.is_empty() {
-        return args.index.clone();
+        return Ok(args.index.clone());
     }
     let scans = args.file.is_none() && args.ycsb == Mix::E;
     let usual = Subject::ALL.into_iter().filter(|subject| !subject.is_latest());
@@ -156,25 +210,7 @@ fn subjects(args: &Args) -> Vec<Subject> {
     if let [subject, ..] = left_out[..] {
         eprintln!("overbank: {subject} has no order to scan: it is left out of mix E");
     }
-    kept
-}
-
-/// Refuses indexes that do not fit into memory. Otherwise the kernel would kill the process without
-/// a message.
-fn check_memory(plan: &Plan, keys: usize) -> Result<()> {
-    if let Some(entries) = plan.too_many(keys) {
-        return Err(AsideError::Entries { entries, keys }.into());
-    }
-    let needed = plan.memory_bytes(keys);
-    match memory_available_bytes() {
-        Some(available) if needed > available => bail!(
-            "indexes of {keys} keys may need {} MiB of memory, {} MiB are available: name fewer \
-             keys, or smaller indexes with --index",
-            needed >> 20,
-            available >> 20
-        ),
-        _ => Ok(()),
-    }
+    Ok(kept)
 }
 
 /// Returns the name of a file and its keys.

@@ -124,6 +124,90 @@ fn a_file_longer_than_the_memory_is_refused() {
     assert!(error.contains("more than --memory 1 MiB: raise it, or shorten the file"), "{error}");
 }
 
+/// Makes a database of redb with one table of each type.
+fn database(file: &Path) -> redb::Database {
+    let database = redb::Database::create(file).expect("made");
+    let write = database.begin_write().expect("begun");
+    let mut table =
+        write.open_table(redb::TableDefinition::<u64, u64>::new("users")).expect("made");
+    (0..3000u64).for_each(|key| drop(table.insert(key << 30, key).expect("put")));
+    drop(table);
+    drop(write.open_table(redb::TableDefinition::<&str, u64>::new("names")).expect("made"));
+    write.commit().expect("committed");
+    database
+}
+
+#[test]
+fn a_database_of_others_is_read_and_left_alone() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let file = path("app.redb");
+    drop(database(Path::new(&file)));
+    let state = || (fs::read(&file), fs::metadata(&file).and_then(|file| file.modified()));
+    let before = state();
+    let some = ["--redb", &file, "--table", "users"];
+    let found = json(&[&some[..], &["--theta", "0.8"]].concat());
+    let input = serde_json::json!({ "kind": "database", "file": "app.redb", "table": "users",
+                                    "theta": 0.8, "lookups": null });
+    assert_eq!((&found["input"], &found["keys"]), (&input, &3000.into()));
+    let names = |found: &Value| -> Vec<String> {
+        let indexes = found["indexes"].as_array().expect("an array").iter();
+        indexes.map(|index| index["index"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(names(&found), ["redb", "redb-latest"]);
+    fs::write(path("keys.txt"), "0\n5\n1073741824\n".repeat(500)).expect("written");
+    let keys = path("keys.txt");
+    let found = json(&[&some[..], &[&keys, "--index", "redb-latest"]].concat());
+    assert_eq!(
+        (names(&found), &found["input"]["lookups"]),
+        (vec!["redb-latest".into()], &1500.into())
+    );
+    let text = printed(&[&some[..], &[&keys]].concat());
+    assert!(
+        text.starts_with("app.redb, table users, 1\u{202f}500 lookups; 3\u{202f}000 keys"),
+        "{text}"
+    );
+    let after = state();
+    assert!(before.0.expect("read") == after.0.expect("read"), "the same bytes");
+    assert_eq!(before.1.expect("a time"), after.1.expect("a time"));
+    assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 2);
+}
+
+#[test]
+fn what_is_no_database_of_others_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let file = dir.path().join("app.redb");
+    let path = file.to_str().expect("UTF-8");
+    let refused = |arguments: &[&str]| {
+        let error = refused(arguments, 1);
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    };
+    fs::write(&file, "1\n2\n").expect("written");
+    let error = refused(&["--redb", path]);
+    assert_eq!(error, format!("overbank: {path}: is no redb database\n"));
+    let error = refused(&["--lmdb", path]);
+    assert_eq!(error, format!("overbank: {path}: is no LMDB database\n"));
+    assert!(refused(&["--lmdb", "/nowhere"]).contains("/nowhere: cannot be read: No such file"));
+    fs::remove_file(&file).expect("removed");
+    let held = database(&file);
+    assert!(refused(&["--redb", path]).contains(": is open in another process: close it there"));
+    drop(held);
+    let whole = fs::read(&file).expect("read");
+    let error = refused(&["--redb", path]);
+    assert!(error.ends_with("name one with --table: names, users\n"), "{error}");
+    let error = refused(&["--redb", path, "--table", "names"]);
+    assert!(error.contains("must have keys and values of 64 bits"), "{error}");
+    let error = refused(&["--redb", path, "--table", "users", "--report", path]);
+    assert!(error.contains("is an input and would be overwritten"), "{error}");
+    let error = refused(&["--redb", path, "--table", "users", "--index", "redb,congee"]);
+    assert!(error.contains("--index congee: must be redb or redb-latest"), "{error}");
+    assert!(refused(&["--table", "users"]).contains("must come with --redb FILE or --lmdb PATH"));
+    fs::write(&file, &whole[..whole.len() / 2]).expect("written");
+    let error = refused(&["--redb", path, "--table", "users"]);
+    assert!(error.contains(": is damaged or cut off"), "redb panics: {error}");
+}
+
 /// Starts it, sends Ctrl-C once `ready`, and returns the end. Nothing may be left in `dir`.
 fn interrupted(dir: &Path, arguments: &[&str], ready: impl Fn(&[PathBuf]) -> bool) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_overbank"));

@@ -62,6 +62,19 @@ pub fn memory_available_bytes() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
+/// Returns the bytes that the C library's allocator has handed out; 0 of another library.
+#[allow(unsafe_code)] // A call of the C library.
+pub fn heap_bytes() -> u64 {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: takes nothing, returns numbers.
+        let info = unsafe { libc::mallinfo2() };
+        (info.uordblks + info.hblkhd) as u64
+    }
+    #[cfg(not(target_env = "gnu"))]
+    0
+}
+
 /// Returns the time that the calling thread has been on a core.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);

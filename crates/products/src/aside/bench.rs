@@ -248,19 +248,6 @@ pub trait Bench {
     fn bytes(&self) -> u64;
 }
 
-/// Returns the bytes that the C library's allocator has handed out; 0 of another one.
-#[allow(unsafe_code)] // A call of the C library.
-fn heap_bytes() -> u64 {
-    #[cfg(target_env = "gnu")]
-    {
-        // SAFETY: takes nothing, returns numbers.
-        let info = unsafe { libc::mallinfo2() };
-        (info.uordblks + info.hblkhd) as u64
-    }
-    #[cfg(not(target_env = "gnu"))]
-    0
-}
-
 /// The state of a table.
 struct State {
     /// Lookups through it, and how many of them it answered.

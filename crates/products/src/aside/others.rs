@@ -9,10 +9,15 @@ use super::bench::{Bench, Subject};
 use super::mix::Stream;
 use super::{AsideError, KEYS_MAX};
 use overbank_kit::workload::WorkloadError;
+use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::{fmt, io};
+
+/// LMDB's files in a directory: the data, and the lock.
+pub(super) const LMDB_DATA: &str = "data.mdb";
+pub(super) const LMDB_LOCK: &str = "lock.mdb";
 
 /// What a database is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,15 +57,15 @@ pub enum Refused {
     Held,
     #[error("was not closed when it was last written: open and close it with its program")]
     NotClosed,
-    #[error("has no table: there are no keys to look up")]
+    #[error("has no table with a name")]
     Empty,
-    #[error("has no table {name}; has {}", Names(names))]
+    #[error("has no table {}; has {}", name.escape_debug(), Names(names))]
     Absent { name: String, names: Vec<String> },
     #[error("has several tables: name one with --table: {}", Names(.0))]
     Several(Vec<String>),
-    #[error("table {0}: has several values a key; must have one")]
+    #[error("table {}: has several values a key; must have one", .0.escape_debug())]
     Multiple(String),
-    #[error("{found}; must have keys and values of 64 bits")]
+    #[error("{}; must have keys and values of 64 bits", found.escape_debug())]
     Types { found: String },
     #[error("{0} keys; must be from 1 to {KEYS_MAX}")]
     Keys(usize),
@@ -110,9 +115,11 @@ impl fmt::Display for Names<'_> {
 
 /// A database that is open for reading.
 pub struct Opened {
+    /// The last part of its path.
+    pub name: String,
     pub table: String,
-    /// In their order.
-    pub keys: Vec<u64>,
+    /// In their order; until a stream has them.
+    pub(super) keys: Vec<u64>,
     /// Whether keys are numbers in this machine's order of bytes, which are taken as if they were
     /// in the other.
     pub(super) native: bool,
@@ -120,24 +127,30 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Draws its keys by Zipf's law with this θ.
+    /// Draws its keys by Zipf's law with this θ. Takes the list of them.
     ///
     /// # Errors
     /// No such skew.
-    pub fn drawn(&self, theta: f64, seed: u64) -> Result<Stream, WorkloadError> {
-        Stream::drawn_of(self.keys.clone(), theta, seed)
+    pub fn drawn(&mut self, theta: f64, seed: u64) -> Result<Stream, WorkloadError> {
+        Stream::drawn_of(take(&mut self.keys), theta, seed)
     }
 
-    /// Looks up these keys in order, again and again. They need not be in the database.
-    pub fn file(&self, mut lookups: Vec<u64>) -> Stream {
+    /// Looks up these keys in order, again and again. They need not be in the database. Takes the
+    /// list of its keys.
+    pub fn file(&mut self, mut lookups: Vec<u64>) -> Stream {
         if self.native {
             lookups.iter_mut().for_each(|key| *key = u64::from_be_bytes(key.to_ne_bytes()));
         }
-        Stream::file(lookups).over(self.keys.clone())
+        Stream::file(lookups).over(take(&mut self.keys))
     }
 }
 
 impl Others {
+    /// Returns the file that has the data.
+    pub fn data(&self) -> PathBuf {
+        if self.path.is_dir() { self.path.join(LMDB_DATA) } else { self.path.clone() }
+    }
+
     /// Opens it for reading, and lists its keys. `fits` is asked whether their number does before.
     ///
     /// # Errors
@@ -158,6 +171,11 @@ impl Others {
         };
         open(&self.path, self.table.as_deref(), &mut fits, stop)
     }
+}
+
+pub(super) fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
 }
 
 /// Runs it; `None` if it panicked. The panic prints nothing.

@@ -1,8 +1,7 @@
 //! Indexes in memory.
 
 use super::{
-    Bench, Checked, Front, Keys, Part, Session, State, Turn, Work, heap_bytes, read_bursts, state,
-    turn,
+    Bench, Checked, Front, Keys, Part, Session, State, Turn, Work, read_bursts, state, turn,
 };
 use crate::aside::AsideError;
 use crate::aside::mix::{Kind, SCAN_MAX};
@@ -10,6 +9,7 @@ use crossbeam_skiplist::SkipMap;
 use overbank_aside::locked::Locked;
 use overbank_aside::lookaside::Config;
 use overbank_aside::{Aside, Index, Source, Timer, congee};
+use overbank_kit::machine::heap_bytes;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::hint::black_box;

@@ -94,7 +94,7 @@ fn measured(engine: Engine, opened: Opened, stream: &Stream) -> Result<Compariso
 fn is_measured_and_left_alone(engine: Engine, dir: &Path, path: &Path, table: Option<&str>) {
     let before = state(dir);
     for drawn in [true, false] {
-        let opened = open(&others(engine, path, table)).expect("opened");
+        let mut opened = open(&others(engine, path, table)).expect("opened");
         let lookups = (0..9999).map(|at| if at == 500 { 1 } else { key(at * at % 1009) }).collect();
         let stream =
             if drawn { opened.drawn(0.99, 1).expect("a law") } else { opened.file(lookups) };
@@ -150,9 +150,10 @@ fn keys_of_a_file_are_found_in_either_order_of_bytes() {
         let env = open_lmdb(dir.path(), EnvFlags::empty());
         put_lmdb(&env, "numbers", flags, &numbers(bytes));
         drop(env);
-        let opened = open(&others(Engine::Lmdb, dir.path(), None)).expect("opened");
+        let mut opened = open(&others(Engine::Lmdb, dir.path(), None)).expect("opened");
+        let keys = opened.keys.clone();
         let mut stream = opened.file(vec![key(5), 1]);
-        let has = |key| opened.keys.contains(&key);
+        let has = |key| keys.contains(&key);
         assert_eq!(stream.next(2).iter().map(|op| has(op.key)).collect::<Vec<_>>(), [true, false]);
     }
 }
@@ -228,7 +229,7 @@ fn a_commit_of_another_process_ends_it() {
     let env = open_lmdb(&theirs, EnvFlags::empty());
     put_lmdb(&env, "numbers", DatabaseFlags::empty(), &numbers(u64::to_be_bytes));
     fs::hard_link(theirs.join("data.mdb"), ours.join("data.mdb")).expect("linked");
-    let opened = open(&others(Engine::Lmdb, &ours, None)).expect("opened");
+    let mut opened = open(&others(Engine::Lmdb, &ours, None)).expect("opened");
     let stream = opened.drawn(0.99, 1).expect("a law");
     put_lmdb(&env, "numbers", DatabaseFlags::empty(), &numbers(u64::to_be_bytes)[..1]);
     assert!(matches!(measured(Engine::Lmdb, opened, &stream), Err(AsideError::Changed)));

@@ -11,7 +11,7 @@ use super::{
 use crate::aside::AsideError;
 use crate::aside::bench::{Bench, Checked, Front, KeyOf, Keys, Part, STEP, State, Turn, Work};
 use crate::aside::bench::{go_on, state, turn};
-use crate::aside::others::{Opened, Refused};
+use crate::aside::others::{LMDB_DATA, LMDB_LOCK, Opened, Refused, name_of};
 use ::heed::byteorder::NativeEndian;
 use ::heed::types::{Bytes, U64};
 use ::heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, WithoutTls};
@@ -75,7 +75,7 @@ pub(in crate::aside::bench) fn lmdb(
         Ok((env, numbers))
     };
     let (env, numbers) = lies_in(Some(&dir), build())?;
-    let (name, file, commit) = (NAME.to_owned(), dir.path().join("data.mdb"), None);
+    let (name, file, commit) = (NAME.to_owned(), dir.path().join(LMDB_DATA), None);
     let (checked, dir) = (Checked::default(), Some(dir));
     Ok(Box::new(Lmdb { env, numbers, name, latest, checked, file, dir, commit }))
 }
@@ -114,14 +114,14 @@ pub fn open(
     drop(read);
     let (checked, dir, table) = (Checked::others(), None, name.clone());
     let bench = Lmdb { env, numbers, name, latest: false, checked, file, dir, commit };
-    Ok(Opened { table, keys, native, bench: Box::new(bench) })
+    Ok(Opened { name: name_of(path), table, keys, native, bench: Box::new(bench) })
 }
 
 /// Opens an environment, a directory or a file. Also returns its file.
 fn open_env(path: &Path) -> Result<(Env<WithoutTls>, PathBuf), Refused> {
     let mut flags = EnvFlags::READ_ONLY | EnvFlags::NO_LOCK;
     let (file, lock) = if path.is_dir() {
-        (path.join("data.mdb"), path.join("lock.mdb"))
+        (path.join(LMDB_DATA), path.join(LMDB_LOCK))
     } else {
         flags |= EnvFlags::NO_SUB_DIR;
         let lock: OsString = [path.as_os_str(), "-lock".as_ref()].into_iter().collect();
@@ -187,8 +187,15 @@ fn open_numbers(
     let opened = env.open_databases_and_commit(env.read_txn()?, |opener, transaction| {
         let names = opener.open_database::<Bytes, Bytes>(transaction, None)?;
         let names = names.ok_or(Refused::Damaged)?;
-        let name = Refused::choose(named(&names, transaction)?, table)?;
-        let record = names.get(transaction, name.as_bytes())?.unwrap_or_default();
+        let record = |name: &str| {
+            let record = names.get(transaction, name.as_bytes())?;
+            Ok::<_, Refused>(record.filter(|record| record.len() == RECORD_BYTES))
+        };
+        let name = match table {
+            Some(name) if record(name)?.is_some() => name.to_owned(),
+            _ => Refused::choose(named(&names, transaction)?, table)?,
+        };
+        let record = record(&name)?.unwrap_or_default();
         let flags = record.get(FLAGS).map_or(0, |flags| u16::from_ne_bytes([flags[0], flags[1]]));
         if flags & DUP_SORT != 0 {
             return Err(Refused::Multiple(name));
@@ -203,7 +210,7 @@ fn open_numbers(
     Ok((numbers, name, native))
 }
 
-/// Returns the names of databases: keys of the unnamed one whose values have a record's length.
+/// Returns names of databases, of the first records: keys of the unnamed one whose values have a record's length.
 fn named(
     names: &Database<'_, Bytes, Bytes>,
     transaction: &RoTxn<'_, WithoutTls>,
@@ -211,8 +218,12 @@ fn named(
     let mut found = Vec::new();
     for pair in names.iter(transaction)?.take(STEP) {
         let (name, record) = pair?;
-        if let (Ok(name), RECORD_BYTES) = (std::str::from_utf8(name), record.len()) {
-            found.push(name.to_owned());
+        match std::str::from_utf8(name) {
+            // heed panics at a name with a 0.
+            Ok(name) if record.len() == RECORD_BYTES && !name.contains('\0') => {
+                found.push(name.to_owned());
+            }
+            _ => {}
         }
     }
     Ok(found)

@@ -7,7 +7,7 @@ use crate::aside::AsideError;
 use crate::aside::bench::{Bench, Checked, Front, Keys, Part, STEP, State, Turn, Work, go_on};
 use crate::aside::bench::{state, turn};
 use crate::aside::mix::Op;
-use crate::aside::others::{Opened, Refused, unharmed};
+use crate::aside::others::{Opened, Refused, name_of, unharmed};
 use ::redb::{
     Database, DatabaseError, Durability, ReadOnlyDatabase, ReadOnlyTable, ReadableDatabase,
     ReadableTable, ReadableTableMetadata, StorageError, TableDefinition, TableError, TableHandle,
@@ -70,16 +70,16 @@ pub(in crate::aside::bench) fn redb(
 
 /// Opens another program's database for reading, and lists its keys. `fits` is asked before.
 pub fn open(
-    file: &Path,
+    path: &Path,
     table: Option<&str>,
     fits: &mut dyn FnMut(usize) -> Result<(), AsideError>,
     stop: &AtomicBool,
 ) -> Result<Opened, AsideError> {
-    let refused = |why: Refused| AsideError::Others { path: file.to_owned(), why };
+    let refused = |why: Refused| AsideError::Others { path: path.to_owned(), why };
     let failed = |error: ::redb::Error| refused(Refused::Redb(error));
     // redb panics at some damaged files.
     let opened = unharmed(|| {
-        let database = ReadOnlyDatabase::open(file).map_err(|error| refused(of_opening(error)))?;
+        let database = ReadOnlyDatabase::open(path).map_err(|error| refused(of_opening(error)))?;
         let read = database.begin_read().map_err(|error| failed(error.into()))?;
         let list = read.list_tables().map_err(|error| failed(error.into()))?;
         let names = list.map(|table| table.name().to_owned()).collect();
@@ -103,9 +103,9 @@ pub fn open(
             }
         }
         let base = Some(Base::Others(database));
-        let (checked, file) = (Checked::others(), file.to_owned());
+        let (checked, file) = (Checked::others(), path.to_owned());
         let bench = Box::new(Redb { base, numbers, latest: false, checked, file, dir: None });
-        Ok(Opened { table: name, keys, native: false, bench })
+        Ok(Opened { name: name_of(path), table: name, keys, native: false, bench })
     });
     opened.unwrap_or_else(|| Err(refused(Refused::Damaged)))
 }
