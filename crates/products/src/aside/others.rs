@@ -65,6 +65,9 @@ pub enum Refused {
     Several(Vec<String>),
     #[error("table {}: has several values a key; must have one", .0.escape_debug())]
     Multiple(String),
+    #[error("table {}: its keys are in an order that its program gave LMDB; must be that of their \
+             bytes, or of integers", .0.escape_debug())]
+    Order(String),
     #[error("{}; must have keys and values of 64 bits", found.escape_debug())]
     Types { found: String },
     #[error("{0} keys; must be from 1 to {KEYS_MAX}")]

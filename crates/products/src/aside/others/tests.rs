@@ -13,6 +13,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 const KEYS: u64 = 3000;
+#[allow(deprecated)] // heed prefers its comparator, which other programs do not have.
+const INTEGER_KEY: DatabaseFlags = DatabaseFlags::INTEGER_KEY;
 
 fn key(number: u64) -> u64 {
     number << 40 | 7
@@ -70,6 +72,15 @@ fn refused(engine: Engine, path: &Path, table: Option<&str>) -> String {
     let start = format!("{}: ", path.display());
     assert!(!error.contains('\n'), "{error}");
     error.strip_prefix(&start).expect("names the file").to_owned()
+}
+
+/// An order that a program gives LMDB, and that other programs do not know.
+enum Backwards {}
+
+impl ::heed::Comparator for Backwards {
+    fn compare(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        b.cmp(a)
+    }
 }
 
 /// The files of a directory, their bytes and times.
@@ -135,7 +146,7 @@ fn an_lmdb_database_is_measured_and_left_alone() {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let file = dir.path().join("numbers.mdb");
     let env = open_lmdb(&file, EnvFlags::NO_SUB_DIR);
-    put_lmdb(&env, "numbers", DatabaseFlags::INTEGER_KEY, &numbers(u64::to_ne_bytes));
+    put_lmdb(&env, "numbers", INTEGER_KEY, &numbers(u64::to_ne_bytes));
     drop(env);
     is_measured_and_left_alone(Engine::Lmdb, dir.path(), &file, Some("numbers"));
 }
@@ -144,7 +155,7 @@ fn an_lmdb_database_is_measured_and_left_alone() {
 fn keys_of_a_file_are_found_in_either_order_of_bytes() {
     for (flags, bytes) in [
         (DatabaseFlags::empty(), u64::to_be_bytes as fn(u64) -> [u8; 8]),
-        (DatabaseFlags::INTEGER_KEY, u64::to_ne_bytes),
+        (INTEGER_KEY, u64::to_ne_bytes),
     ] {
         let dir = tempfile::tempdir().expect("a directory for the test");
         let env = open_lmdb(dir.path(), EnvFlags::empty());
@@ -215,6 +226,22 @@ fn what_is_no_lmdb_database_is_refused() {
     assert!(refused(Some("many")).starts_with("table many: has several values a key"));
     let wanted = "a key of 3 bytes with a value of 5; must have keys and values of 64 bits";
     assert_eq!(refused(Some("texts")), wanted);
+    let env = open_lmdb(dir.path(), EnvFlags::empty());
+    let opened =
+        env.create_databases_and_commit(env.write_txn().expect("begun"), |opener, write| {
+            let options = opener.database_options().types::<Bytes, Bytes>();
+            let mut options = options.key_comparator::<Backwards>();
+            options.name("backwards");
+            Ok::<_, ::heed::Error>(CommitOrAbort::<_, ()>::Commit(options.create(write)?))
+        });
+    let backwards = opened.expect("made").commit().expect("committed");
+    let mut write = env.write_txn().expect("begun");
+    for (key, value) in numbers(u64::to_be_bytes) {
+        backwards.put(&mut write, &key, value).expect("put");
+    }
+    write.commit().expect("committed");
+    drop(env);
+    assert!(refused(Some("backwards")).starts_with("table backwards: its keys are in an order"));
     let whole = fs::read(&data).expect("read");
     fs::write(&data, &whole[..whole.len() / 2]).expect("written");
     assert!(refused(Some("numbers")).starts_with("is damaged"));
@@ -225,7 +252,7 @@ fn what_is_no_lmdb_database_is_refused() {
 fn a_commit_of_another_process_ends_it() {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
-    [&ours, &theirs].map(|dir| fs::create_dir(dir).expect("made"));
+    fs::create_dir(&ours).and_then(|()| fs::create_dir(&theirs)).expect("made");
     let env = open_lmdb(&theirs, EnvFlags::empty());
     put_lmdb(&env, "numbers", DatabaseFlags::empty(), &numbers(u64::to_be_bytes));
     fs::hard_link(theirs.join("data.mdb"), ours.join("data.mdb")).expect("linked");

@@ -96,8 +96,8 @@ pub fn open(
     let refused = |why: Refused| AsideError::Others { path: path.to_owned(), why };
     let (env, file) = open_env(path).map_err(refused)?;
     let commit = Some(env.info().last_txn_id);
-    let read = env.read_txn().map_err(|error| refused(error.into()))?;
     let (numbers, name, native) = open_numbers(&env, table).map_err(refused)?;
+    let read = env.read_txn().map_err(|error| refused(error.into()))?;
     fits(numbers.len(&read).map_err(|error| refused(error.into()))? as usize)?;
     let mut keys = Vec::new();
     for pair in numbers.remap_data_type::<Bytes>().iter(&read).map_err(AsideError::from)? {
@@ -106,7 +106,12 @@ pub fn open(
             let found = format!("a key of {} bytes with a value of {}", key.len(), value.len());
             return Err(refused(Refused::Types { found }));
         };
-        keys.push(u64::from_be_bytes(key));
+        let number = |key: u64| if native { u64::from_ne_bytes(key.to_be_bytes()) } else { key };
+        let key = u64::from_be_bytes(key);
+        if keys.last().is_some_and(|last| number(*last) >= number(key)) {
+            return Err(refused(Refused::Order(name)));
+        }
+        keys.push(key);
         if keys.len() % STEP == 0 {
             go_on(stop)?;
         }

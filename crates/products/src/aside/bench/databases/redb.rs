@@ -119,7 +119,10 @@ fn of_opening(error: DatabaseError) -> Refused {
         {
             Refused::NoDatabase("redb")
         }
-        DatabaseError::Storage(StorageError::Io(error)) => Refused::Io(error),
+        DatabaseError::Storage(StorageError::Io(error)) => match error.kind() {
+            ErrorKind::UnexpectedEof => Refused::Damaged,
+            _ => Refused::Io(error),
+        },
         error => Refused::Redb(error.into()),
     }
 }
