@@ -11,7 +11,7 @@ use super::AsideError;
 use super::mix::{Op, Stream};
 use checked::{Checked, value};
 use overbank_aside::lookaside::{Config, Report};
-use overbank_aside::{Source, Timer};
+use overbank_aside::{Source, Timer, Watched};
 use overbank_kit::machine::thread_time;
 use std::fmt;
 use std::str::FromStr;
@@ -257,17 +257,12 @@ struct State {
     report: Report,
 }
 
-macro_rules! state {
-    ($table:expr, $timer:expr) => {
-        $crate::aside::bench::State {
-            counts: $timer.counts(),
-            slots: $table.slots(),
-            bytes: $table.bytes(),
-            report: $table.gate().report(),
-        }
-    };
+impl State {
+    fn of(table: &impl Watched, timer: &Timer) -> State {
+        let (slots, bytes, report) = (table.slots(), table.bytes(), table.gate().report());
+        State { counts: timer.counts(), slots, bytes, report }
+    }
 }
-use state;
 
 /// What a turn works on.
 trait Session {

@@ -144,7 +144,7 @@ impl<I: Index<u64, u64>> Session for Turning<'_, I> {
 
     fn state(&self) -> Option<State> {
         let timer = self.timer.as_ref()?;
-        Some(state!(self.aside.table(), timer))
+        Some(State::of(self.aside.table(), timer))
     }
 }
 

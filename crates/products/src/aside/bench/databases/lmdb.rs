@@ -10,7 +10,7 @@ use super::{
 };
 use crate::aside::AsideError;
 use crate::aside::bench::{Bench, Checked, Front, KeyOf, Keys, Part, STEP, State, Turn, Work};
-use crate::aside::bench::{go_on, state, turn};
+use crate::aside::bench::{go_on, turn};
 use crate::aside::others::{LMDB_DATA, LMDB_LOCK, Opened, Refused, name_of};
 use ::heed::byteorder::NativeEndian;
 use ::heed::types::{Bytes, U64};
@@ -325,7 +325,7 @@ impl Store for LmdbAside<'_> {
     }
 
     fn state(&self) -> Option<State> {
-        Some(state!(self.table.aside(), self.timer))
+        Some(State::of(self.table.aside(), self.timer))
     }
 }
 

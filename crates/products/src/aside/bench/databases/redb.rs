@@ -4,8 +4,8 @@ use super::{
     Grouped, Store, again, directory, file_bytes, lies_in, lookups, scans, through, writes,
 };
 use crate::aside::AsideError;
+use crate::aside::bench::turn;
 use crate::aside::bench::{Bench, Checked, Front, Keys, Part, STEP, State, Turn, Work, go_on};
-use crate::aside::bench::{state, turn};
 use crate::aside::mix::Op;
 use crate::aside::others::{Opened, Refused, name_of, unharmed};
 use ::redb::{
@@ -223,7 +223,7 @@ impl Store for RedbAside<'_> {
     }
 
     fn state(&self) -> Option<State> {
-        Some(state!(self.table.aside(), self.timer))
+        Some(State::of(self.table.aside(), self.timer))
     }
 }
 
