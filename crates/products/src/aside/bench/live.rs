@@ -1,8 +1,6 @@
 //! Indexes in memory.
 
-use super::{
-    Bench, Checked, Front, Keys, Part, Session, State, Turn, Work, read_bursts, state, turn,
-};
+use super::{Bench, Checked, Front, Keys, Part, Session, State, Turn, Work, read_bursts, turn};
 use crate::aside::AsideError;
 use crate::aside::mix::{Kind, SCAN_MAX};
 use crossbeam_skiplist::SkipMap;
