@@ -6,6 +6,9 @@
 //!                 overbank_fib_*        fib.rs         ─▶ overbank::fib
 //!                 overbank_partition_*  partition.rs   ─▶ overbank::partition
 //!                 overbank_sketch_*     sketch.rs      ─▶ overbank::sketch
+//!                 overbank_copies_*     copies.rs      ─▶ overbank::lookaside::Copies
+//!                 overbank_versioned_*  versioned.rs   ─▶ overbank::lookaside::Versioned
+//!                 overbank_aside_*      aside.rs       what both share
 //!                 status, messages      border.rs
 //! ```
 //!
@@ -24,18 +27,24 @@
 #![allow(non_camel_case_types)] // The names that C sees.
 #![warn(missing_docs)]
 
+mod aside;
 mod border;
 mod burst;
 mod cache;
+mod copies;
 mod fib;
 mod hash;
 mod partition;
 mod sketch;
+mod versioned;
 
+pub use aside::*;
 pub use border::*;
 pub use burst::*;
 pub use cache::*;
+pub use copies::*;
 pub use fib::*;
 pub use hash::*;
 pub use partition::*;
 pub use sketch::*;
+pub use versioned::*;
