@@ -18,5 +18,7 @@ int main(int count, char **arguments)
 	test_fib();
 	test_partition();
 	test_sketch();
+	test_copies();
+	test_versioned();
 	return 0;
 }
