@@ -259,23 +259,19 @@ impl<T> Shared<T> {
     }
 }
 
-/// What borrows a table, if anything does, and what keeps the table. They drop in this order.
-pub(crate) struct Held<G, T: 'static> {
-    pub(crate) guard: Option<G>,
-    table: Arc<T>,
+/// Borrows a table for as long as the handle of C lives that keeps it.
+///
+/// # Safety
+/// What borrows it lies in a value beside this `Arc`, and is dropped first.
+pub(crate) unsafe fn lasting<T>(table: &Arc<T>) -> &'static T {
+    // SAFETY: the caller's promise; an `Arc` does not move what it has.
+    unsafe { &*Arc::as_ptr(table) }
 }
 
-impl<G, T: 'static> Held<G, T> {
-    pub(crate) fn new(table: &Arc<T>) -> Self {
-        Self { guard: None, table: Arc::clone(table) }
-    }
-
-    /// # Safety
-    /// What borrows the table goes no further than into `guard`.
-    pub(crate) unsafe fn table(&self) -> &'static T {
-        // SAFETY: `self` keeps the table in its place, longer than its guard.
-        unsafe { &*Arc::as_ptr(&self.table) }
-    }
+/// What borrows a table, if anything does, and what keeps the table. They drop in this order.
+pub(crate) struct Held<G, T> {
+    pub(crate) guard: Option<G>,
+    pub(crate) table: Arc<T>,
 }
 
 /// A key of so many words.

@@ -468,6 +468,21 @@ mod tests {
             assert_eq!((read(), change(|_| ())), (OVERBANK_POISONED, OVERBANK_POISONED));
             Handle::<Vec<u8>>::destroy(handle);
             Handle::<Vec<u8>>::destroy(null_mut::<u8>());
+
+            // Those that threads share, too.
+            let mut shared: *mut u8 = null_mut();
+            assert_eq!(border(|| Handle::give(&raw mut shared, vec![1])), OVERBANK_OK);
+            let share = |how: fn(&[u8])| {
+                border(|| {
+                    Handle::<Vec<u8>>::share(shared, |bytes| {
+                        how(bytes);
+                        Ok(())
+                    })
+                })
+            };
+            assert_eq!((share(|_| ()), share(|_| panic!())), (OVERBANK_OK, OVERBANK_PANIC));
+            assert_eq!(share(|_| ()), OVERBANK_POISONED);
+            Handle::<Vec<u8>>::destroy(shared);
         }
     }
 

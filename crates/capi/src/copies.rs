@@ -1,6 +1,8 @@
 //! Look-aside tables for C in front of a live index. Writes of the index are announced by a writer,
 //! an object that is used again and again: so a write that was not begun, or has ended, is seen.
 
+use std::sync::Arc;
+
 use overbank::lookaside::{Clearing, Config, Copies, Found, Gate, Ticket, Writing};
 
 use crate::aside::*;
@@ -112,7 +114,7 @@ where
     }
 
     fn writer(&self) -> Box<dyn Writes> {
-        Box::new(Held::<Open<K, V>, Words<K, V>>::new(&self.table))
+        Box::new(Held::<Open<K, V>, _> { guard: None, table: Arc::clone(&self.table) })
     }
 }
 
@@ -132,8 +134,8 @@ impl<const K: usize, const V: usize> Held<Open<K, V>, Words<K, V>> {
         if self.guard.is_some() {
             return Err(Failure::invalid("the writer has begun a write: keep or finish it first"));
         }
-        // SAFETY: goes into `guard`.
-        Ok(unsafe { self.table() })
+        // SAFETY: what borrows it goes into `guard`.
+        Ok(unsafe { lasting(&self.table) })
     }
 }
 

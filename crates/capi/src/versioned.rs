@@ -1,6 +1,8 @@
 //! Look-aside tables for C in front of a database with snapshots and numbered commits. A view and a
 //! commit are objects that are used again and again, for one snapshot or transaction after another.
 
+use std::sync::Arc;
+
 use overbank::lookaside::{At, Commit, Config, Found, Gate, Ticket, Versioned};
 
 use crate::aside::*;
@@ -101,20 +103,19 @@ where
     }
 
     fn view(&self) -> Box<dyn Views> {
-        let held = Held::new(&self.table);
         // SAFETY: goes into a `View`, beside what keeps the table.
-        let at = unsafe { held.table() }.latest();
-        Box::new(View { at, held, number: self.number })
+        let at = unsafe { lasting(&self.table) }.latest();
+        Box::new(View { at, table: Arc::clone(&self.table), number: self.number })
     }
 
     fn commit(&self) -> Box<dyn Commits> {
-        Box::new(Open::<K, V>::new(&self.table))
+        Box::new(Open { guard: None, table: Arc::clone(&self.table) })
     }
 }
 
 struct View<const K: usize, const V: usize> {
     at: At<'static, [u64; K], [u64; V]>,
-    held: Held<(), Words<K, V>>,
+    table: Arc<Words<K, V>>,
     number: u64,
 }
 
@@ -141,7 +142,7 @@ where
 {
     fn at(&mut self, version: Option<u64>) -> u64 {
         // SAFETY: goes into `self.at`, beside what keeps the table.
-        let table = unsafe { self.held.table() };
+        let table = unsafe { lasting(&self.table) };
         self.at = version.map_or_else(|| table.latest(), |version| table.at(version));
         self.at.version()
     }
@@ -174,7 +175,7 @@ impl<const K: usize, const V: usize> Commits for Open<K, V> {
             return Err(Failure::invalid("a commit has begun: publish or abort it first"));
         }
         // SAFETY: goes into `guard`.
-        self.guard = Some(unsafe { self.table() }.commit(version)?);
+        self.guard = Some(unsafe { lasting(&self.table) }.commit(version)?);
         Ok(())
     }
 

@@ -181,6 +181,17 @@ static void rules(void)
 	STATUS(OVERBANK_DECLINED, overbank_copies_fill(copies, &ticket, &ten));
 	OK(overbank_copies_fill(wide, &ticket, &ten));
 
+	/* Bits that are not the caller's: any of them changed is no fault of the library. */
+	struct overbank_copies *broken = make(1, 1, 10);
+	absent = miss(broken, 7);
+	for (size_t bit = 0; bit < 8 * sizeof absent; bit++) {
+		struct overbank_ticket changed = absent;
+		((unsigned char *)&changed)[bit / 8] ^= (unsigned char)(1 << bit % 8);
+		enum overbank_status said = overbank_copies_fill(broken, &changed, &ten);
+		CHECK(said == OVERBANK_OK || said == OVERBANK_DECLINED);
+	}
+	overbank_copies_destroy(broken);
+
 	/* From begin to end: the entry is out, and nothing comes in. */
 	OK(overbank_copies_writer_begin(writer, &key));
 	ticket = miss(copies, 7);
