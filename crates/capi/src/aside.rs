@@ -301,10 +301,7 @@ pub(crate) unsafe fn lookup<const K: usize, const V: usize>(
     table: &impl Looks<K, V>,
     number: u64,
     sought: &Sought,
-) -> Result<(), Failure>
-where
-    Key<K>: Default,
-{
+) -> Result<(), Failure> {
     let Sought { keys, count, values, found, tickets } = *sought;
     // SAFETY: the caller's promise.
     let (keys, values, found, mut tickets) = unsafe {
@@ -319,7 +316,7 @@ where
         *found = say(&table.get(*key), value, tickets.first_mut(), number);
         return Ok(());
     }
-    let mut burst: [Found<Key<K>, [u64; V]>; BURST] = std::array::from_fn(|_| Found::default());
+    let mut burst = [const { Found::Absent }; BURST];
     let lists = values.chunks_mut(BURST).zip(found.chunks_mut(BURST));
     for (keys, (values, found)) in keys.chunks(BURST).zip(lists) {
         let burst = &mut burst[..keys.len()];

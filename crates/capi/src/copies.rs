@@ -78,10 +78,7 @@ impl<const K: usize, const V: usize> Looks<K, V> for Words<K, V> {
     }
 }
 
-impl<const K: usize, const V: usize> Live for Shared<Words<K, V>>
-where
-    Key<K>: Default,
-{
+impl<const K: usize, const V: usize> Live for Shared<Words<K, V>> {
     unsafe fn lookup(&self, sought: &Sought) -> Result<(), Failure> {
         // SAFETY: the caller's promise.
         unsafe { lookup(&*self.table, self.number, sought) }
@@ -177,10 +174,7 @@ impl<const K: usize, const V: usize> Writes for Held<Open<K, V>, Words<K, V>> {
 type Table = Handle<Box<dyn Live>>;
 type Writer = Handle<Box<dyn Writes>>;
 
-fn make<const K: usize, const V: usize>(config: &Config) -> Result<Box<dyn Live>, Failure>
-where
-    Key<K>: Default,
-{
+fn make<const K: usize, const V: usize>(config: &Config) -> Result<Box<dyn Live>, Failure> {
     Ok(Box::new(Shared::new(Words::<K, V>::new(config)?)))
 }
 

@@ -77,10 +77,7 @@ trait Commits: Send {
 
 type Words<const K: usize, const V: usize> = Versioned<[u64; K], [u64; V]>;
 
-impl<const K: usize, const V: usize> Numbered for Shared<Words<K, V>>
-where
-    Key<K>: Default,
-{
+impl<const K: usize, const V: usize> Numbered for Shared<Words<K, V>> {
     fn published(&self) -> u64 {
         self.table.published()
     }
@@ -136,10 +133,7 @@ impl<const K: usize, const V: usize> Looks<K, V> for At<'_, [u64; K], [u64; V]> 
     }
 }
 
-impl<const K: usize, const V: usize> Views for View<K, V>
-where
-    Key<K>: Default,
-{
+impl<const K: usize, const V: usize> Views for View<K, V> {
     fn at(&mut self, version: Option<u64>) -> u64 {
         // SAFETY: goes into `self.at`, beside what keeps the table.
         let table = unsafe { lasting(&self.table) };
@@ -212,10 +206,7 @@ type Table = Handle<Box<dyn Numbered>>;
 type Reader = Handle<Box<dyn Views>>;
 type Committing = Handle<Box<dyn Commits>>;
 
-fn make<const K: usize, const V: usize>(config: &Config) -> Result<Box<dyn Numbered>, Failure>
-where
-    Key<K>: Default,
-{
+fn make<const K: usize, const V: usize>(config: &Config) -> Result<Box<dyn Numbered>, Failure> {
     Ok(Box::new(Shared::new(Words::<K, V>::new(config)?)))
 }
 

@@ -181,6 +181,18 @@ static void rules(void)
 	STATUS(OVERBANK_DECLINED, overbank_copies_fill(copies, &ticket, &ten));
 	OK(overbank_copies_fill(wide, &ticket, &ten));
 
+	/* Keys of the widest table, chosen by somebody to be a ticket of ours. */
+	struct overbank_copies *widest = make(4, 1, 1000);
+	struct overbank_ticket of_thirty = miss(copies, 30);
+	uint64_t forged[4];
+	memcpy(forged, of_thirty.words, sizeof forged);
+	forged[3] &= UINT64_MAX >> 16; /* Two bytes are nothing. */
+	OK(overbank_copies_lookup(widest, forged, 1, &value, &found, &ticket));
+	CHECK(found == OVERBANK_ASIDE_MISS);
+	STATUS(OVERBANK_DECLINED, overbank_copies_fill(copies, &ticket, &ten));
+	(void)miss(copies, 30);
+	overbank_copies_destroy(widest);
+
 	/* Bits that are not the caller's: any of them changed is no fault of the library. */
 	struct overbank_copies *broken = make(1, 1, 10);
 	absent = miss(broken, 7);
