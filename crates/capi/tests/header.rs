@@ -20,6 +20,8 @@ fn the_header_is_that_of_the_code() {
         "aside",
         "copies",
         "versioned",
+        "view",
+        "commit",
     ];
     let builder =
         files.iter().fold(cbindgen::Builder::new().with_config(config), |builder, file| {

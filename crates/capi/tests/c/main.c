@@ -19,6 +19,7 @@ int main(int count, char **arguments)
 	test_partition();
 	test_sketch();
 	test_copies();
+	test_copies_gate();
 	test_versioned();
 	return 0;
 }

@@ -91,6 +91,7 @@ void test_fib(void);
 void test_partition(void);
 void test_sketch(void);
 void test_copies(void);
+void test_copies_gate(void);
 void test_versioned(void);
 
 #endif
