@@ -10,7 +10,7 @@
 //! any other. Databases of several values a key (`DUP_SORT`) are refused, nested transactions are
 //! not offered.
 
-use crate::look::{look, look_batch};
+use crate::look::{Watched, look, look_batch};
 use crate::snapshot::{Changes, Handle, Stranger, Tables};
 use crate::timer::Source;
 use ::heed::types::Bytes;
@@ -62,6 +62,9 @@ const FLAGS: std::ops::Range<usize> = 4..6;
 pub trait Fixed: Plain + IntoBytes + FromBytes + Immutable {}
 impl<T: Plain + IntoBytes + FromBytes + Immutable> Fixed for T {}
 
+/// Most bytes of a key of LMDB; the fewest are 1.
+const KEY_BYTES_MAX: usize = 511;
+
 /// An environment and its look-aside tables.
 ///
 /// ```
@@ -101,8 +104,8 @@ impl<K: Fixed, V: Fixed> Clone for Table<K, V> {
 
 impl<K: Fixed, V: Fixed> Table<K, V> {
     /// Returns the look-aside table, for its counters and its gate.
-    pub fn aside(&self) -> &Versioned<K, V> {
-        &self.handle.table
+    pub fn aside(&self) -> &(impl Watched + use<K, V>) {
+        &*self.handle.table
     }
 }
 
@@ -136,6 +139,7 @@ impl Db {
         name: &str,
         config: &Config,
     ) -> Result<Table<K, V>, Error> {
+        const { assert!(0 < size_of::<K>() && size_of::<K>() <= KEY_BYTES_MAX) };
         if self.tables.has(name) {
             return Err(Error::Aside(name.to_owned()));
         }

@@ -34,5 +34,6 @@ mod snapshot;
 pub mod timer;
 
 pub use live::{Aside, Index, Update};
+pub use look::Watched;
 pub use overbank::lookaside;
 pub use timer::{Source, Timer};

@@ -6,7 +6,7 @@
 //! write   guard: entry out, fills refused ─▶ index ─▶ keep, if no other writer came ─▶ guard off
 //! ```
 
-use crate::look::{look, look_batch};
+use crate::look::{Watched, look, look_batch};
 use crate::timer::Source;
 use overbank::lookaside::{Config, Copies, Error, Gate, Plain};
 use std::convert::Infallible;
@@ -106,13 +106,8 @@ impl<I: Index<K, V>, K: Plain, V: Plain> Aside<I, K, V> {
         new
     }
 
-    /// Forgets all entries of the table; the index stays as it is.
-    pub fn forget(&self) {
-        self.table.clear();
-    }
-
     /// Returns the table, for its counters and its gate.
-    pub fn table(&self) -> &Copies<K, V> {
+    pub fn table(&self) -> &(impl Watched + use<I, K, V>) {
         &self.table
     }
 

@@ -1,6 +1,44 @@
 //! A lookup through a table, whichever rule the table has.
 
-use overbank::lookaside::{At, BURST, Copies, Found, Plain, Ticket};
+use overbank::lookaside::{At, BURST, Copies, Counters, Found, Gate, Plain, Ticket, Versioned};
+
+/// A table in front as its user sees it. What fills and changes it stays with the adapter.
+pub trait Watched {
+    /// Returns the gate.
+    fn gate(&self) -> &Gate;
+    /// Returns what was counted: one bucket in [`SAMPLE`](overbank::lookaside::SAMPLE).
+    fn counters(&self) -> Counters;
+    /// Returns the number of entries that it has room for.
+    fn slots(&self) -> usize;
+    /// Returns the bytes of the table.
+    fn bytes(&self) -> usize;
+    /// Forgets all entries; the index stays as it is.
+    fn clear(&self);
+}
+
+macro_rules! watched {
+    ($($table:ident),+) => {$(
+        impl<K: Plain, V: Plain> Watched for $table<K, V> {
+            fn gate(&self) -> &Gate {
+                $table::gate(self)
+            }
+            fn counters(&self) -> Counters {
+                $table::counters(self)
+            }
+            fn slots(&self) -> usize {
+                $table::slots(self)
+            }
+            fn bytes(&self) -> usize {
+                $table::bytes(self)
+            }
+            fn clear(&self) {
+                $table::clear(self);
+            }
+        }
+    )+};
+}
+
+watched!(Copies, Versioned);
 
 /// A table of either rule.
 pub(crate) trait Front<K, V> {

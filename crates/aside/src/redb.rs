@@ -11,7 +11,7 @@
 //! [`Db::table`] takes. A write transaction reaches them, and tables that are not in front of
 //! anything, by [`Write::other`] and [`Write::other_multimap`].
 
-use crate::look::{look, look_batch};
+use crate::look::{Watched, look, look_batch};
 use crate::snapshot::{Changes, Handle, Stranger, Tables};
 use crate::timer::Source;
 use ::redb::{
@@ -109,8 +109,8 @@ impl<K: AsideKey, V: AsideValue> Clone for Table<K, V> {
 
 impl<K: AsideKey, V: AsideValue> Table<K, V> {
     /// Returns the look-aside table, for its counters and its gate.
-    pub fn aside(&self) -> &Versioned<K, V> {
-        &self.handle.table
+    pub fn aside(&self) -> &(impl Watched + use<K, V>) {
+        &*self.handle.table
     }
 }
 
@@ -140,8 +140,11 @@ impl Db {
 
     /// Puts a look-aside table in front of a table, which need not exist yet.
     ///
+    /// Waits for a write transaction that began before this database was handed over, since that
+    /// would write past the table: do not call it from the thread that holds one.
+    ///
     /// # Errors
-    /// There is one already, or it cannot have this size.
+    /// There is one already, it cannot have this size, or redb failed.
     pub fn table<K: AsideKey, V: AsideValue>(
         &mut self,
         definition: TableDefinition<'static, K, V>,
@@ -151,6 +154,9 @@ impl Db {
             return Err(Error::Aside(definition.name().to_owned()));
         }
         let table = Versioned::new(config)?;
+        if let Base::Writable(database) = &self.base {
+            database.begin_write()?.abort()?;
+        }
         Ok(Table { definition, handle: self.tables.add(definition.name(), table) })
     }
 

@@ -1,4 +1,7 @@
 //! crossbeam's `SkipMap`: many readers, many writers, no lock.
+//!
+//! It replaces a key by removing it before it links the new entry, so a reader beside the writer
+//! may find the key absent, with a table in front as without. The table keeps no such answer.
 
 use crate::live::{Aside, Index};
 use crossbeam_skiplist::SkipMap;

@@ -1,5 +1,4 @@
-//! Look-aside tables for C: what [`copies.rs`](crate::copies) and [`versioned.rs`](crate::versioned)
-//! share. Tickets, options, counts, the gate; keys and values of any number of words.
+//! Look-aside tables for C: what `copies.rs` and `versioned.rs` share. Tickets, options, counts, the gate; keys and values of any number of words.
 //!
 //! ```text
 //!  overbank_ticket ── table: number of the table in this process; 0 fills nothing
@@ -223,7 +222,7 @@ pub(crate) fn report(gate: &Gate) -> overbank_aside_gate {
     }
 }
 
-/// Runs `$make::<K, V>(…)` for keys and values of so many words.
+/// Runs `$make::<K, V>(…)` for keys of K words and values of V.
 macro_rules! shaped {
     ($key_words:expr, $value_words:expr, $make:ident $arguments:tt) => {
         $crate::aside::shaped!(@ $key_words, $value_words, $make, $arguments, 1 2 3 4)
@@ -274,7 +273,7 @@ pub(crate) struct Held<G, T> {
     pub(crate) table: Arc<T>,
 }
 
-/// A key of so many words.
+/// A key of K words.
 pub(crate) type Key<const K: usize> = [u64; K];
 
 /// A table, or a view of one.

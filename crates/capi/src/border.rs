@@ -174,8 +174,8 @@ impl<T> Handle<T> {
         body(&this.inner)
     }
 
-    /// Reads or changes a handle that other threads read and change at the same time. One that meets
-    /// a panic is poisoned.
+    /// Reads or changes a handle that other threads read and change at the same time. One that
+    /// meets a panic is poisoned.
     ///
     /// # Safety
     /// As [`Handle::read`].

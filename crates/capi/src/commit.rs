@@ -129,8 +129,8 @@ pub unsafe extern "C" fn overbank_versioned_commit_begin(
 /// Allocates. Waits for at most a handful of stores of another thread.
 ///
 /// # Safety
-/// The commit is NULL or live, and in no other call; `key` is NULL or has `key_words` words, `value`
-/// is NULL or has `value_words`.
+/// The commit is NULL or live, and in no other call; `key` is NULL or has `key_words` words;
+/// `value` is NULL or has `value_words`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn overbank_versioned_commit_change(
     commit: *mut overbank_versioned_commit,

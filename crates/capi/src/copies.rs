@@ -32,7 +32,7 @@ pub struct overbank_copies_writer {
 /// What a table does, whatever its types. Keys and values are where C has them.
 trait Live: Send + Sync {
     /// # Safety
-    /// The pointers are NULL or valid for so many keys.
+    /// The pointers are NULL or valid for `count` keys.
     unsafe fn lookup(&self, sought: &Sought) -> Result<(), Failure>;
     /// # Safety
     /// The pointers are NULL or valid; `value` has the words of a value.

@@ -1,6 +1,6 @@
 //! Look-aside tables for C in front of a database with snapshots and numbered commits. Readers have
-//! a view (`view.rs`), writers a commit (`commit.rs`): objects that are used again and again, for one
-//! snapshot or transaction after another.
+//! a view (`view.rs`), writers a commit (`commit.rs`): objects that are used again and again, for
+//! one snapshot or transaction after another.
 
 use std::sync::Arc;
 
@@ -73,8 +73,8 @@ fn make<const K: usize, const V: usize>(config: &Config) -> Result<Box<dyn Numbe
     Ok(Box::new(Shared::new(Words::<K, V>::new(config)?)))
 }
 
-/// Makes a table for `entries` entries, and sets `*out`: before the database's first commit or after
-/// any.
+/// Makes a table for `entries` entries, and sets `*out`: before the database's first commit or
+/// after any.
 ///
 /// Keys have `key_words` words of 64 bits, 1 to 4, and values `value_words`, 1 to 8; two keys are
 /// the same if their words are. Fill up what is shorter with zeroes. `options` may be NULL.

@@ -21,7 +21,7 @@ pub(crate) trait Views: Send + Sync {
     /// Moves to the snapshot of this number, or to the newest one; returns the number.
     fn at(&mut self, version: Option<u64>) -> u64;
     /// # Safety
-    /// The pointers are NULL or valid for so many keys.
+    /// The pointers are NULL or valid for `count` keys.
     unsafe fn lookup(&self, sought: &Sought) -> Result<(), Failure>;
     /// # Safety
     /// The pointers are NULL or valid; `value` has the words of a value.
@@ -192,8 +192,8 @@ pub unsafe extern "C" fn overbank_versioned_view_lookup(
 /// often. Waits for nothing.
 ///
 /// # Safety
-/// The view is NULL or live, and no other call moves it; `ticket` is NULL, zeroed, or as the library
-/// wrote it; `value` is NULL or has `value_words` words.
+/// The view is NULL or live, and no other call moves it; `ticket` is NULL, zeroed, or as the
+/// library wrote it; `value` is NULL or has `value_words` words.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn overbank_versioned_view_fill(
     view: *const overbank_versioned_view,

@@ -28,18 +28,31 @@ impl<'py, T: Element> Input<'py, T> {
     }
 }
 
+impl<'py> Input<'py, u8> {
+    /// Takes an array of bools, as numbers: a view of other bytes has more than 0 and 1.
+    pub fn bools(given: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
+        checked::<bool>(given, name)?;
+        Self::new(&given.call_method1("view", (dtype::<u8>(given.py()),))?, name)
+    }
+}
+
 /// Reads two arrays of one length.
 pub fn pair<'py, T: Element, U: Element>(
     (first, name): (&Bound<'py, PyAny>, &str),
     (second, other): (&Bound<'py, PyAny>, &str),
 ) -> PyResult<(Input<'py, T>, Input<'py, U>)> {
     let (first, second) = (Input::new(first, name)?, Input::new(second, other)?);
-    let (a, b) = (first.0.len(), second.0.len());
+    as_many((name, first.0.len()), (other, second.0.len()))?;
+    Ok((first, second))
+}
+
+/// Refuses two lengths that differ.
+pub fn as_many((name, a): (&str, usize), (other, b): (&str, usize)) -> PyResult<()> {
     if a != b {
         let text = format!("{name} has {a} elements, {other} has {b}: expected as many");
         return Err(PyValueError::new_err(text));
     }
-    Ok((first, second))
+    Ok(())
 }
 
 /// An array that a call writes and returns: new, or the caller's.
@@ -78,6 +91,12 @@ impl<'py, T: Element> Output<'py, T> {
 
     /// Ends the writing.
     pub fn done(self) -> Bound<'py, PyArray1<T>> {
+        self.array
+    }
+
+    /// Ends the writing for good: Python cannot write the array either.
+    pub fn fixed(self) -> Bound<'py, PyArray1<T>> {
+        self.guard.make_nonwriteable();
         self.array
     }
 }

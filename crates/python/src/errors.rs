@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use overbank::cache::CacheError;
 use overbank::fib::{FibError, FibImageError};
 use overbank::file::FileError;
+use overbank::lookaside::{self, tree::TreeError};
 use overbank::memory::MemoryError;
 use overbank::partition::{BuildError, InsertError, PartitionImageError, TableError};
 use overbank::sketch::SketchError;
@@ -70,6 +71,20 @@ pub fn fib(error: FibError) -> PyErr {
 pub fn sketch(error: SketchError) -> PyErr {
     match error {
         SketchError::Memory(error) => memory(error),
+        error => value(error),
+    }
+}
+
+pub fn look_aside(error: lookaside::Error) -> PyErr {
+    match error {
+        lookaside::Error::Memory(error) => memory(error),
+        error => value(error),
+    }
+}
+
+pub fn tree(error: TreeError) -> PyErr {
+    match error {
+        TreeError::Memory(error) | TreeError::Hints(CacheError::Memory(error)) => memory(error),
         error => value(error),
     }
 }
@@ -182,7 +197,15 @@ pub fn within_memory(bytes: u128, max_bytes: u64) -> PyResult<()> {
 /// Of memory that is taken beside the tables'.
 pub fn reserve<T>(count: usize) -> PyResult<Vec<T>> {
     let mut vec = Vec::new();
-    let bytes = count.saturating_mul(size_of::<T>());
-    vec.try_reserve_exact(count).map_err(|_| memory(MemoryError::OutOfMemory { bytes }))?;
+    vec.try_reserve_exact(count).map_err(|_| no_room::<T>(count))?;
     Ok(vec)
+}
+
+/// Makes room for more elements.
+pub fn room<T>(vec: &mut Vec<T>, more: usize) -> PyResult<()> {
+    vec.try_reserve(more).map_err(|_| no_room::<T>(vec.len().saturating_add(more)))
+}
+
+fn no_room<T>(count: usize) -> PyErr {
+    memory(MemoryError::OutOfMemory { bytes: count.saturating_mul(size_of::<T>()) })
 }

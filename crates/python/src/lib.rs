@@ -7,8 +7,8 @@
 //! ```
 //!
 //! *Threads.* Each object may be used from any number of threads. A change holds the object's lock;
-//! the lookups of `Fib` and `Partition` take none and go on meanwhile. No lock is held while the
-//! GIL is waited for.
+//! the lookups of `Fib` and `Partition`, and all of `LookAside`, take none and go on meanwhile. No
+//! lock is held while the GIL is waited for.
 //!
 //! *Errors.* Sizes and arguments are checked before anything is allocated for them; what is refused
 //! is an exception with one line. An array that another thread writes during a call is read as it
@@ -19,9 +19,12 @@ mod cache;
 mod errors;
 mod fib;
 mod hash;
+mod lookaside;
 mod models;
 mod partition;
 mod sketch;
+mod tree;
+mod writing;
 
 use pyo3::prelude::*;
 
@@ -37,11 +40,17 @@ mod _overbank {
     #[pymodule_export]
     use super::hash::{hash_bytes, mix};
     #[pymodule_export]
+    use super::lookaside::{LookAside, Tickets};
+    #[pymodule_export]
     use super::models::{Design, hit_rate};
     #[pymodule_export]
     use super::partition::{Partition, PartitionReplica};
     #[pymodule_export]
     use super::sketch::Sketch;
+    #[pymodule_export]
+    use super::tree::Tree;
+    #[pymodule_export]
+    use super::writing::Writing;
 
     #[allow(non_upper_case_globals)]
     #[pymodule_export]

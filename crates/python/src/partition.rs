@@ -8,7 +8,7 @@ use overbank::partition::{BURST_MAX, Config, Delta, KEYS_MAX, Reader, Replica, W
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::arrays::{Input, Output};
+use crate::arrays::{Input, Output, as_many};
 use crate::errors::{self, lock, max_bytes, value, whole, within_memory};
 use crate::hash::{Keys, seed};
 
@@ -49,7 +49,7 @@ impl Partition {
         let seed = self::seed(seed)?;
         let (keys, parts) = (Keys::new(keys, seed)?, Input::<u8>::new(parts, "parts")?);
         let ((keys, hashing), parts) = (keys.parts(seed, hashed)?, parts.slice()?);
-        as_many(keys, parts)?;
+        as_many(("keys", keys.len()), ("parts", parts.len()))?;
         let most = parts.iter().copied().max().unwrap_or(0);
         let bits = value_bits
             .map_or(Ok(u64::from(u8::BITS - (most | 1).leading_zeros())), |bits| {
@@ -93,7 +93,7 @@ impl Partition {
     ) -> PyResult<Bound<'py, PyBytes>> {
         let (keys, parts) = (Keys::new(keys, self.seed)?, Input::<u8>::new(parts, "parts")?);
         let ((keys, hashing), parts) = (keys.parts(self.seed, self.hashed)?, parts.slice()?);
-        as_many(keys, parts)?;
+        as_many(("keys", keys.len()), ("parts", parts.len()))?;
         let bits = self.reader.value_bits();
         if let Some(nth) = parts.iter().position(|&part| u32::from(part) >> bits != 0) {
             let text = format!("parts[{nth}] = {}: has more than {bits} bits", parts[nth]);
@@ -258,14 +258,6 @@ impl PartitionReplica {
     fn value_bits(&self) -> usize {
         self.reader.value_bits()
     }
-}
-
-fn as_many(keys: &[u64], parts: &[u8]) -> PyResult<()> {
-    if keys.len() != parts.len() {
-        let (a, b) = (keys.len(), parts.len());
-        return Err(value(format!("keys has {a} elements, parts has {b}: expected as many")));
-    }
-    Ok(())
 }
 
 fn look_up<'py>(

@@ -16,6 +16,19 @@ FIB = overbank.Fib(len(KEYS))
 CACHE = overbank.Cache("set-8", 1 << 14, value_bits=32)
 PARTITION = overbank.Partition(KEYS[:1000], np.zeros(1000, np.uint8))
 SKETCH = overbank.Sketch(100)
+ASIDE = overbank.LookAside(1000)
+TREE = overbank.Tree(len(KEYS), hints=1000)
+
+
+def fill() -> None:
+    tickets = ASIDE.lookup(KEYS)[2]
+    ASIDE.fill(tickets, tickets.keys)
+
+
+def write() -> None:
+    with ASIDE.writing(KEYS[:900]):
+        pass
+
 
 CALLS = {
     "Fib.lookup": lambda: FIB.lookup(KEYS),
@@ -28,6 +41,14 @@ CALLS = {
     "PartitionReplica.lookup": (lambda of: lambda: of.lookup(KEYS))(PARTITION.replica()),
     "Sketch.count": lambda: SKETCH.count(KEYS),
     "Sketch.estimate": lambda: SKETCH.estimate(KEYS),
+    "LookAside.lookup": lambda: ASIDE.lookup(KEYS),
+    "LookAside.lookup_through": lambda: ASIDE.lookup_through(KEYS, FIB.lookup),
+    "LookAside.fill": fill,
+    "LookAside.writing": write,
+    "Tree.insert": lambda: TREE.insert(KEYS, KEYS),
+    "Tree.lookup": lambda: TREE.lookup(KEYS),
+    "Tree.range": lambda: TREE.range(),
+    "Tree.remove": lambda: TREE.remove(KEYS),
     "mix": lambda: overbank.mix(KEYS),
     "hit_rate": lambda: overbank.hit_rate("set-8", np.full(1000, 0.9)),
 }
@@ -77,6 +98,7 @@ JUNK = [
 def test_no_argument_does_harm() -> None:
     """Every call with every pair of odd arguments: an answer, or an exception of one line."""
     table = overbank.Partition(KEYS[:100], np.zeros(100, np.uint8), value_bits=1, room=200)
+    aside = overbank.LookAside(64)
     things = [
         overbank.Fib(64),
         overbank.Fib(64, key="u4", value="u2"),
@@ -85,11 +107,17 @@ def test_no_argument_does_harm() -> None:
         table,
         table.replica(),
         overbank.Sketch(2),
+        aside,
+        aside.lookup(KEYS[:3])[2],
+        aside.writing(KEYS[:3]),
+        overbank.Tree(64, hints=64),
         overbank.Design("set-4"),
         overbank.Fib,
         overbank.Cache,
         overbank.Partition,
         overbank.Sketch,
+        overbank.LookAside,
+        overbank.Tree,
         overbank.Design,
         overbank.hit_rate,
         overbank.mix,
@@ -100,7 +128,7 @@ def test_no_argument_does_harm() -> None:
     calls = [thing for thing in things if callable(thing)]
     for thing in things:
         names = [name for name in dir(thing) if not name.startswith("_") and name != "save"]
-        names += [name for name in ("__getitem__", "__setitem__") if not isinstance(thing, type)]
+        names += [name for name in ("__getitem__", "__setitem__", "__exit__") if not isinstance(thing, type)]
         calls += [of for name in names if callable(of := getattr(thing, name, None))]
     refused = answered = 0
     for call in calls:

@@ -14,7 +14,8 @@ def test_the_package_says_what_it_has() -> None:
     for name in overbank.__all__:
         thing = getattr(overbank, name)
         assert name == "__version__" or thing.__doc__, name
-    for kind in (overbank.Cache, overbank.Fib, overbank.Partition, overbank.Sketch):
+    tables = (overbank.Cache, overbank.Fib, overbank.Partition, overbank.Sketch)
+    for kind in (*tables, overbank.LookAside, overbank.Tickets, overbank.Tree, overbank.Writing):
         methods = [name for name in vars(kind) if not name.startswith("_")]
         assert all(getattr(kind, name).__doc__ for name in methods), kind
     assert overbank.__version__.count(".") == 2

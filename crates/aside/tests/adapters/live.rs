@@ -4,7 +4,7 @@ use crate::{Choices, sizes};
 use crossbeam_skiplist::SkipMap;
 use overbank_aside::locked::Locked;
 use overbank_aside::lookaside::Config;
-use overbank_aside::{Aside, Index, Source, Timer, Update, congee};
+use overbank_aside::{Aside, Index, Source, Timer, Update, Watched, congee};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -28,7 +28,7 @@ fn twin<I: Index<u64, u64>>(index: impl Fn() -> I, steps: &[Step<I>]) {
                     twin.insert(key, value);
                 }
                 2 | 3 => assert_eq!(aside.remove(key), twin.remove(&key)),
-                4 => aside.forget(),
+                4 => aside.table().clear(),
                 5 => {
                     let keys: [u64; 70] = std::array::from_fn(|_| choices.key());
                     let mut values = [None; 70];
@@ -141,7 +141,7 @@ fn a_timer_tells_the_gate_what_lookups_cost() {
     let aside = Aside::new(index, &config).expect("a table");
     let (mut timer, mut choices) = (Timer::new(), Choices::new(1));
     assert!(aside.table().gate().report().costs.is_none());
-    for _ in 0..512 * 200 {
+    for _ in 0..512 * 800 {
         let key = choices.value() % 1100;
         let Ok(value) = timer.get(&aside, key);
         assert_eq!(value, (key < 1000).then_some(key));

@@ -3,13 +3,15 @@
 use crate::stores::{Lmdb, NUMBERS, Redb, Store};
 use crate::{Choices, sizes};
 use ::redb::backends::InMemoryBackend;
-use ::redb::{MultimapTableDefinition, StorageBackend, TableDefinition};
+use ::redb::{Builder, MultimapTableDefinition, StorageBackend, TableDefinition};
 use overbank_aside::lookaside::Config;
-use overbank_aside::{heed, redb};
+use overbank_aside::{Watched, heed, redb};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 type Twin = [BTreeMap<u64, u64>; 2];
 
@@ -265,6 +267,26 @@ fn what_would_go_past_a_table_is_refused() {
     assert!(matches!(store.db.get_latest(foreign, 1), Err(heed::Error::OtherEnvironment)));
     let mut write = store.write();
     assert!(matches!(write.put(foreign, 1, 1), Err(heed::Error::OtherEnvironment)));
+}
+
+/// A write transaction from before the table would write past it.
+#[test]
+fn a_table_waits_for_older_writes() {
+    let backend = InMemoryBackend::new();
+    let database = Builder::new().create_with_backend(backend).expect("a database");
+    let (old, ended) = (database.begin_write().expect("begun"), AtomicBool::new(false));
+    let mut db = redb::Db::new(database);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(50));
+            old.open_table(NUMBERS).expect("open").insert(1, 2).expect("inserted");
+            ended.store(true, Ordering::Release);
+            old.commit().expect("committed");
+        });
+        let table = db.table(NUMBERS, &Config::entries(100)).expect("a table");
+        assert!(ended.load(Ordering::Acquire));
+        assert_eq!(db.get_latest(&table, 1).expect("read"), Some(2));
+    });
 }
 
 /// Values that are shorter than the type, and databases of several values a key.

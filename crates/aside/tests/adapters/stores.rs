@@ -1,8 +1,8 @@
 //! Both databases behind one face, for tests that are the same for both.
 
 use ::redb::{StorageBackend, TableDefinition};
-use overbank_aside::lookaside::{Config, Versioned};
-use overbank_aside::{Source, heed, redb};
+use overbank_aside::lookaside::Config;
+use overbank_aside::{Source, Watched, heed, redb};
 use std::path::Path;
 
 pub const NUMBERS: TableDefinition<'static, u64, u64> = TableDefinition::new("numbers");
@@ -15,7 +15,7 @@ pub trait Store: Sync {
     type Write<'a>
     where
         Self: 'a;
-    fn aside(&self, table: usize) -> &Versioned<u64, u64>;
+    fn aside(&self, table: usize) -> &impl Watched;
     fn latest(&self, table: usize, key: u64) -> Option<u64>;
     fn latest_batch(&self, table: usize, keys: &[u64], values: &mut [Option<u64>]);
     fn read(&self) -> Self::Read<'_>;
@@ -54,7 +54,7 @@ impl Store for Redb {
     type Read<'a> = redb::Read<'a>;
     type Write<'a> = redb::Write<'a>;
 
-    fn aside(&self, table: usize) -> &Versioned<u64, u64> {
+    fn aside(&self, table: usize) -> &impl Watched {
         self.tables[table].aside()
     }
     fn latest(&self, table: usize, key: u64) -> Option<u64> {
@@ -127,7 +127,7 @@ impl Store for Lmdb {
     type Read<'a> = heed::Read<'a>;
     type Write<'a> = heed::Write<'a>;
 
-    fn aside(&self, table: usize) -> &Versioned<u64, u64> {
+    fn aside(&self, table: usize) -> &impl Watched {
         self.tables[table].aside()
     }
     fn latest(&self, table: usize, key: u64) -> Option<u64> {

@@ -205,8 +205,9 @@ impl Probes {
         Slots::of(self.mask.get(i).copied().unwrap_or(0))
     }
 
-    /// Puts another match in the place of key `i`'s; without one it is a miss. Ignores keys that the
-    /// probe does not have. A slot counts modulo the candidates of the cache that it is reported to.
+    /// Puts another match in the place of key `i`'s; without one it is a miss. Ignores keys that
+    /// the probe does not have. A slot counts modulo the candidates of the cache that it is
+    /// reported to.
     pub fn replace(&mut self, i: usize, found: Option<(Slot, u32)>) {
         if i >= self.len() {
             return;

@@ -106,6 +106,9 @@ impl Hints {
     }
 
     /// Allocates and touches the table. Later calls allocate nothing.
+    ///
+    /// # Errors
+    /// No table has this size, or there is no memory.
     pub fn new(config: &Config) -> Result<Self, CacheError> {
         Self::with_design(config)
     }
@@ -113,6 +116,9 @@ impl Hints {
 
 impl<G: Geometry, P: Policy<G>> Hints<G, P> {
     /// Allocates a table of another design than the default one, as [`Hints::new`].
+    ///
+    /// # Errors
+    /// As there.
     pub fn with_design(config: &Config) -> Result<Self, CacheError> {
         Ok(Self { cache: FlowCache::new(config)?, seed: Seed::new(config.seed) })
     }

@@ -100,6 +100,18 @@ impl Plain for u128 {
     }
 }
 
+impl Plain for i128 {
+    const WORDS: usize = 2;
+    #[inline(always)]
+    fn to_words(self) -> [u64; WORDS_MAX] {
+        (self as u128).to_words()
+    }
+    #[inline(always)]
+    fn from_words(words: [u64; WORDS_MAX]) -> Self {
+        u128::from_words(words) as i128
+    }
+}
+
 impl Plain for Ipv6Addr {
     const WORDS: usize = 2;
     #[inline(always)]
@@ -164,6 +176,7 @@ mod tests {
         check(true, 1);
         check(Ipv4Addr::new(192, 0, 2, 255), 1);
         check(u128::MAX - 1, 2);
+        check(i128::MIN + 1, 2);
         check(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 2, 3, 4, 0xffff), 2);
         check([1u64, 2, 3], 3);
         check([u64::MAX; 8], 8);

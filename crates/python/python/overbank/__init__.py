@@ -3,6 +3,8 @@
 - Cache: flow caches that keep fingerprints and evict. Design: their designs, by name.
 - Fib: an exact map that any number of threads read while one writes.
 - Partition, PartitionReplica: which part a key belongs to, without the keys.
+- LookAside: answers of an index, kept in front of it. Tickets, Writing: what keeps them right.
+- Tree: an ordered map with hints of where keys were found last.
 - Sketch: which keys are hot, in fixed memory.
 - hit_rate: the final hit rate of a geometry, by a model.
 - read: the JSON documents of `overbank replay`, `advise`, `lab run` and `lab model`.
@@ -20,10 +22,14 @@ from ._overbank import (
     Design,
     Fib,
     ImageError,
+    LookAside,
     Partition,
     PartitionReplica,
     Sketch,
     TableFull,
+    Tickets,
+    Tree,
+    Writing,
     __version__,
     hash_bytes,
     hit_rate,
@@ -53,6 +59,7 @@ __all__ = [
     "Experiment",
     "Fib",
     "ImageError",
+    "LookAside",
     "Partition",
     "PartitionReplica",
     "Plot",
@@ -62,6 +69,9 @@ __all__ = [
     "Sketch",
     "Table",
     "TableFull",
+    "Tickets",
+    "Tree",
+    "Writing",
     "__version__",
     "hash_bytes",
     "hit_rate",

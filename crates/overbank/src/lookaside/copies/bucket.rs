@@ -3,7 +3,7 @@
 //! ```text
 //!  u64 → u64                    head: seq u32 (lowest bit: locked) · state u16 · policy u16
 //!  ┌──────┬───────┬────┬────┬────┬────┬────┬────┐      state: valid 4 · absent 4 · writers 8
-//!  │ head │ stamp │ k0 │ k1 │ k2 │ v0 │ v1 │ v2 │     policy: referenced 4 · hand 2 · spare 10
+//!  │ head │ stamp │ k0 │ k1 │ k2 │ v0 │ v1 │ v2 │     policy 16: see `policy.rs`
 //!  └──────┴───────┴────┴────┴────┴────┴────┴────┘      stamp: epoch 16 · version 48
 //! ```
 //!
@@ -94,7 +94,8 @@ pub(super) const WRITERS_MAX: u16 = 0xff;
 pub(super) enum Seen<V> {
     /// The key's value, `None` if it is absent from the index.
     Entry(Option<V>),
-    /// No entry that counts. The stamp, or `era` in its place.
+    /// No entry that counts. The stamp as it lies there, of whichever epoch: with one lot it has
+    /// each value once.
     Nothing { stamp: u64 },
     /// Another thread has locked the bucket.
     Busy,
@@ -150,7 +151,7 @@ impl<'t, K: Plain, V: Plain> Bucket<'t, K, V> {
         let matching = self.matching(key) & state;
         let counts = same_epoch(stamp, era);
         if matching == 0 || !counts || !admits(stamp) {
-            return Seen::Nothing { stamp: if counts { stamp } else { era } };
+            return Seen::Nothing { stamp };
         }
         // At most one slot has the key; the bound says so to the compiler.
         let slot = (matching.trailing_zeros() as usize).min(Shape::<K, V>::WAYS - 1);

@@ -1,6 +1,6 @@
 //! The protocols of [`live`](super::live) and [`versioned`](super::versioned) under loom: one
-//! bucket of one entry, two or three threads, and every order in which their accesses may happen or
-//! be seen, up to a bound of preemptions.
+//! bucket or two of one entry, two or three threads, and every order in which their accesses may
+//! happen or be seen, up to a bound of preemptions.
 //!
 //!     cargo test -p overbank --lib --features loom lookaside::copies::model
 //!
@@ -149,6 +149,59 @@ fn a_write_of_all_beside_a_reader_and_a_write() {
             guard.keep(value);
         };
         beside(&Live::new(true), &[all], write);
+    });
+}
+
+/// Returns a table of two buckets and a key of one of them. Beginnings of epochs visit them in
+/// turn.
+fn two_buckets(bucket: u32) -> (Arc<Copies<u64, u64>>, u64) {
+    let table = Arc::new(Copies::<u64, u64>::new(&Config::entries(2)).expect("small"));
+    let of = |key| table.table.place(table.table.hash(key)).bucket;
+    let key = (0..).find(|&key| of(key) == bucket).expect("every other one");
+    (table, key)
+}
+
+/// A reader that still has the epoch of a write of all must not find what was filled from before
+/// that write. The end of that write does not visit its bucket.
+#[test]
+fn a_fill_does_not_outlive_a_write_of_all() {
+    explore(2, || {
+        let (table, key) = two_buckets(0);
+        let index = Arc::new(AtomicU64::new(1));
+        let place = table.table.place(table.table.hash(key));
+        let fill = {
+            let (table, index) = (Arc::clone(&table), Arc::clone(&index));
+            move || _ = table.get_or(key, |_| Some(index.load(Ordering::Acquire)))
+        };
+        let fill = thread::spawn(fill);
+        let all = table.clearing();
+        index.store(2, Ordering::Release);
+        let era = table.table.era.load(Ordering::Acquire);
+        drop(all);
+        fill.join().expect("no panic");
+        assert!(!matches!(table.table.look(key, place, era, |_| true), Found::Hit(1)));
+    });
+}
+
+/// A writer may not see yet that an epoch began when it leaves a bucket, which the clear does not
+/// visit.
+#[test]
+fn a_ticket_is_of_the_bucket_as_it_was_whatever_its_epoch() {
+    explore(3, || {
+        let (table, key) = two_buckets(1);
+        let index = Arc::new(AtomicU64::new(1));
+        let write = {
+            let (table, index) = (Arc::clone(&table), Arc::clone(&index));
+            move || {
+                let _inside = table.write(key);
+                index.store(2, Ordering::Release);
+            }
+        };
+        let write = thread::spawn(write);
+        table.clear();
+        table.get_or(key, |_| Some(index.load(Ordering::Acquire)));
+        write.join().expect("no panic");
+        assert!(!matches!(table.get(key), Found::Hit(1)));
     });
 }
 

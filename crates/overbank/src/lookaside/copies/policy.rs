@@ -15,7 +15,8 @@
 //! The paper's CLOCK (section 2.2.2) brings in every key that misses. With entries for 10 % of 10⁶
 //! keys, Zipf 0.99, it hits 0.757 of lookups; the best possible choice of keys hits 0.830. A ghost
 //! alone hits 0.794, counts alone 0.799, both 0.80; a second bucket to choose from hits 0.770, for
-//! a second line at each miss.
+//! a second line at each miss. (Variants that were tried in November 2026. `tests/rate.rs` bounds
+//! the rate of the one that stayed; `overbank lab run lookaside` measures it.)
 
 /// The policy bits of a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -144,12 +144,13 @@ impl<K: Plain, V: Plain> Table<K, V> {
         locked
     }
 
-    /// Puts in the answer to a ticket, if the locked bucket's stamp `admits`.
+    /// Puts in the answer to a ticket, if the locked bucket's stamps admit it: `admits(found,
+    /// refreshed)`, before and after the bucket is emptied if it is of an older epoch.
     pub(super) fn fill(
         &self,
         ticket: &Ticket<K>,
         value: Option<V>,
-        admits: impl Fn(u64) -> bool,
+        admits: impl Fn(u64, u64) -> bool,
     ) -> bool {
         // A ticket of another table may name a bucket that this one lacks, and so may one from
         // beyond a border, where anyone can write into it.
@@ -164,12 +165,15 @@ impl<K: Plain, V: Plain> Table<K, V> {
             Turn::In(slot, policy) => match bucket.try_lock() {
                 None => Event::Busy,
                 Some(locked) => {
+                    let found = locked.stamp();
                     locked.refresh(self.era.load(Ordering::Acquire));
-                    // An entry of an epoch that ends meanwhile no longer counts.
-                    let may = self.lot.load(Ordering::Acquire) == ticket.lot
+                    // First whether all is being written: where that has ended, the lot is another.
+                    // The other way round, a reader that still has the epoch of the write would
+                    // find an answer from before it.
+                    let may = self.shut.load(Ordering::Acquire) == 0
+                        && self.lot.load(Ordering::Acquire) == ticket.lot
                         && locked.writers() == 0
-                        && self.shut.load(Ordering::Acquire) == 0
-                        && admits(locked.stamp());
+                        && admits(found, locked.stamp());
                     if may {
                         Self::bring_in(&locked, &key, value.as_ref(), slot, policy);
                         Event::Fill

@@ -51,7 +51,7 @@ pub struct Ticket<K> {
     pub(super) tag: u16,
     /// The bucket's, at the lookup.
     pub(super) stamp: u64,
-    /// The table's, which no other table has and no other time; 0 fills nothing.
+    /// The table's, between two clears; 0 fills nothing.
     pub(super) lot: u64,
 }
 

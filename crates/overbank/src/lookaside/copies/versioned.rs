@@ -8,6 +8,7 @@
 
 use alloc::collections::BTreeMap;
 use core::fmt;
+use core::marker::PhantomData;
 
 use super::super::config::{Config, Counters, Error, VersionError};
 use super::super::gate::Gate;
@@ -87,7 +88,8 @@ impl<K: Plain, V: Plain> Versioned<K, V> {
     ///
     /// A number above the newest published one comes from a commit that did not pass by this table
     /// (another process, another handle): everything is taken out. A number that an open commit
-    /// has, or above [`VERSION_MAX`], answers nothing and takes nothing in.
+    /// has, or above [`VERSION_MAX`], answers nothing and takes nothing in. This waits for a
+    /// handful of stores of another thread when it takes everything out, otherwise for nothing.
     pub fn at(&self, version: u64) -> At<'_, K, V> {
         if version > self.published() {
             if version > VERSION_MAX || version <= self.pending.load(Ordering::Acquire) {
@@ -138,11 +140,12 @@ impl<K: Plain, V: Plain> Versioned<K, V> {
             let number = self.opened.load(Ordering::Relaxed) + 1;
             self.opened.store(number, Ordering::Relaxed);
             let lot = self.table.lot.load(Ordering::Relaxed);
-            Ok(Commit { of: self, version, lot, number, kept: BTreeMap::new() })
+            Ok(Commit { of: self, version, lot, number, kept: BTreeMap::new(), types: PhantomData })
         })
     }
 
-    /// Takes everything out, in constant time. For changes by a commit see [`Commit::clear`].
+    /// Takes everything out, in the time of one bucket in 32,768. For changes by a commit see
+    /// [`Commit::clear`].
     pub fn clear(&self) {
         self.table.alone(|| self.table.begin_epoch(self.newest()));
     }
@@ -224,7 +227,7 @@ impl<K: Plain, V: Plain> At<'_, K, V> {
     }
 
     /// Looks up as many keys as `found` has places, in bursts of [`BURST`](super::BURST) whose
-    /// waits for memory overlap.
+    /// waits for memory overlap. With fewer keys, the other places stay as they were.
     #[inline(always)]
     pub fn get_batch(&self, keys: &[K], found: &mut [Found<K, V>]) {
         self.table.look_batch(keys, found, |key, place| self.look(key, place));
@@ -250,10 +253,10 @@ impl<K: Plain, V: Plain> At<'_, K, V> {
     pub fn fill(&self, ticket: Ticket<K>, value: Option<V>) -> bool {
         let (version, same) =
             (self.version, (ticket.stamp, ticket.lot) == (self.version, self.lot));
-        self.table.fill(&ticket, value, |stamp| same && stamp & VERSION <= version)
+        self.table.fill(&ticket, value, |_, stamp| same && stamp & VERSION <= version)
     }
 
-    /// Returns the number of the snapshot.
+    /// Returns the number of the snapshot, or 0 for a view that answers nothing.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -275,7 +278,14 @@ pub struct Commit<'t, K: Plain, V: Plain> {
     lot: u64,
     number: u64,
     /// New values of keys that the table had, put in at the end: an aborted one must never be.
-    kept: BTreeMap<[u64; KEY_WORDS_MAX], (K, Option<V>)>,
+    kept: BTreeMap<[u64; KEY_WORDS_MAX], Kept>,
+    types: PhantomData<(K, V)>,
+}
+
+/// A value to put in, as the bucket has it.
+struct Kept {
+    bucket: u32,
+    value: Option<[u64; WORDS_MAX]>,
 }
 
 impl<K: Plain, V: Plain> Commit<'_, K, V> {
@@ -283,42 +293,46 @@ impl<K: Plain, V: Plain> Commit<'_, K, V> {
     /// database commits. A key that the table had will have its new value there once published.
     /// Waits for at most a handful of stores of another thread.
     pub fn change(&mut self, key: K, value: Option<V>) {
-        let had = self.take_out(key);
+        let (bucket, words) = self.place(key);
+        let had = self.take_out(bucket, &words);
         let room = had && self.kept.len() < KEPT_MAX;
-        match self.kept.get_mut(&Self::words(key)) {
-            Some(kept) => kept.1 = value,
-            None if room => _ = self.kept.insert(Self::words(key), (key, value)),
+        let value = value.map(V::to_words);
+        match self.kept.get_mut(&words[..KEY_WORDS_MAX]) {
+            Some(kept) => kept.value = value,
+            None if room => _ = self.kept.insert(Self::short(&words), Kept { bucket, value }),
             None => {}
         }
     }
 
     /// Notes that the transaction changes the key, to a value that the caller does not know.
     pub fn touch(&mut self, key: K) {
-        self.take_out(key);
-        self.kept.remove(&Self::words(key));
+        let (bucket, words) = self.place(key);
+        self.take_out(bucket, &words);
+        self.kept.remove(&words[..KEY_WORDS_MAX]);
     }
 
     /// Notes that the transaction changes any number of keys: a range, a drop, a restore. Takes
-    /// everything out, in constant time; no snapshot before this commit has answers any more.
+    /// everything out, as [`Versioned::clear`] does; no snapshot before this commit has answers any
+    /// more.
     pub fn clear(&mut self) {
         let Versioned { table, .. } = self.of;
         self.lot = table.alone(|| table.begin_epoch(self.of.newest().max(self.version)));
         self.kept.clear();
     }
 
-    fn words(key: K) -> [u64; KEY_WORDS_MAX] {
-        let words = key.to_words();
-        core::array::from_fn(|word| if word < K::WORDS { words[word] } else { 0 })
-    }
-
-    fn place(&self, key: K) -> u32 {
+    /// Returns the key's bucket and its words: before any lock, since they are the caller's code.
+    fn place(&self, key: K) -> (u32, [u64; WORDS_MAX]) {
         let table = &self.of.table;
-        table.place(table.hash(key)).bucket
+        (table.place(table.hash(key)).bucket, key.to_words())
     }
 
-    fn take_out(&self, key: K) -> bool {
-        let locked = self.of.table.lock(self.place(key));
-        let slot = locked.find(&key.to_words());
+    fn short(words: &[u64; WORDS_MAX]) -> [u64; KEY_WORDS_MAX] {
+        core::array::from_fn(|word| words[word])
+    }
+
+    fn take_out(&self, bucket: u32, words: &[u64; WORDS_MAX]) -> bool {
+        let locked = self.of.table.lock(bucket);
+        let slot = locked.find(words);
         slot.into_iter().for_each(|slot| locked.remove(slot));
         let stamp = locked.stamp();
         locked.set_stamp(stamp & !VERSION | (stamp & VERSION).max(self.version));
@@ -328,11 +342,10 @@ impl<K: Plain, V: Plain> Commit<'_, K, V> {
     /// Ends the commit after the database has committed: readers of this number get answers.
     pub fn publish(self) {
         let Versioned { table, published, opened, .. } = self.of;
-        if opened.load(Ordering::Relaxed) == self.number {
-            self.kept.values().for_each(|(key, value)| self.bring_in(*key, *value));
-        }
         table.alone(|| {
-            if opened.load(Ordering::Relaxed) != self.number {
+            if opened.load(Ordering::Relaxed) == self.number {
+                self.kept.iter().for_each(|(key, kept)| self.bring_in(key, kept));
+            } else {
                 // Another commit was opened meanwhile: nothing is known about their order.
                 table.begin_epoch(self.of.newest().max(self.version));
             }
@@ -340,12 +353,12 @@ impl<K: Plain, V: Plain> Commit<'_, K, V> {
         });
     }
 
-    fn bring_in(&self, key: K, value: Option<V>) {
+    fn bring_in(&self, key: &[u64; KEY_WORDS_MAX], Kept { bucket, value }: &Kept) {
         let Versioned { table, .. } = self.of;
-        let locked = table.lock(self.place(key));
+        let words = core::array::from_fn(|word| key.get(word).copied().unwrap_or(0));
+        let locked = table.lock(*bucket);
         let current = table.lot.load(Ordering::Acquire) == self.lot
             && locked.stamp() & VERSION == self.version;
-        let (words, value): ([u64; WORDS_MAX], _) = (key.to_words(), value.map(V::to_words));
         if let (true, None, Some(slot)) = (current, locked.find(&words), locked.free()) {
             locked.put(slot, &words, value.as_ref());
         }
@@ -385,7 +398,9 @@ impl<K: Plain, V: Plain> Versioned<K, V> {
 impl<K: Plain, V: Plain> Commit<'_, K, V> {
     /// Puts a value in before the commit: a rule that fails.
     pub(super) fn put_in_at_once(&mut self, key: K, value: V) {
-        self.take_out(key);
-        self.bring_in(key, Some(value));
+        let (bucket, words) = self.place(key);
+        self.take_out(bucket, &words);
+        let kept = Kept { bucket, value: Some(value.to_words()) };
+        self.bring_in(&Self::short(&words), &kept);
     }
 }

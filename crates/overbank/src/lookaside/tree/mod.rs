@@ -81,7 +81,8 @@ impl<K: Key, V: Copy> Tree<K, V> {
     /// Allocates and touches the memory of `capacity` entries, about 2 × `capacity` × (bytes of a
     /// key and a value), and that of the hints: [`Hints::entries`], or `None`.
     ///
-    /// Fails if the capacity is zero or above 2³¹, or without memory.
+    /// # Errors
+    /// The capacity is zero or above 2³¹, the hints cannot have their size, or there is no memory.
     pub fn with_capacity(
         capacity: usize,
         hints: impl Into<Option<Config>>,
@@ -92,6 +93,9 @@ impl<K: Key, V: Copy> Tree<K, V> {
 
 impl<K: Key, V: Copy, const LEAF: usize, const INNER: usize> Tree<K, V, LEAF, INNER> {
     /// Allocates a tree with nodes of other sizes, as [`Tree::with_capacity`].
+    ///
+    /// # Errors
+    /// As there.
     pub fn with_nodes(
         capacity: usize,
         hints: impl Into<Option<Config>>,

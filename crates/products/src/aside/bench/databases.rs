@@ -10,7 +10,7 @@ use crate::aside::mix::{Kind, Op};
 use ::heed::{Env, EnvFlags, EnvOpenOptions, WithoutTls};
 use ::redb::{Database, Durability, TableDefinition};
 use overbank_aside::lookaside::Report;
-use overbank_aside::{Source, Timer, heed, redb};
+use overbank_aside::{Source, Timer, Watched, heed, redb};
 use std::hint::black_box;
 use std::path::Path;
 use tempfile::TempDir;

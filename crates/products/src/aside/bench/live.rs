@@ -8,7 +8,7 @@ use crate::aside::mix::{Kind, Op, SCAN_MAX};
 use crossbeam_skiplist::SkipMap;
 use overbank_aside::locked::Locked;
 use overbank_aside::lookaside::Report;
-use overbank_aside::{Aside, Index, Timer, congee};
+use overbank_aside::{Aside, Index, Timer, Watched, congee};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
