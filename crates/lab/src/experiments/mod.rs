@@ -89,6 +89,7 @@ pub const ALL: &[Experiment] = &[
     lookaside::LOOKASIDE,
     lookaside::LOOKASIDE_WRITES,
     lookaside::LOOKASIDE_THREADS,
+    lookaside::LOOKASIDE_TREE,
 ];
 
 /// Experiments that another command runs: name, title and command, source.

@@ -9,6 +9,7 @@
 mod reads;
 #[cfg(feature = "aside")]
 mod threads;
+mod tree;
 #[cfg(feature = "aside")]
 mod writes;
 
@@ -44,6 +45,13 @@ pub const LOOKASIDE_THREADS: Experiment = Experiment {
     run: threads::run,
     #[cfg(not(feature = "aside"))]
     run: absent,
+};
+
+pub const LOOKASIDE_TREE: Experiment = Experiment {
+    name: "lookaside-tree",
+    title: "The ordered tree with hints beside BTreeMap",
+    source: SOURCE,
+    run: tree::run,
 };
 
 #[cfg(not(feature = "aside"))]
