@@ -223,12 +223,11 @@ fn named(
     let mut found = Vec::new();
     for pair in names.iter(transaction)?.take(STEP) {
         let (name, record) = pair?;
-        match std::str::from_utf8(name) {
-            // heed panics at a name with a 0.
-            Ok(name) if record.len() == RECORD_BYTES && !name.contains('\0') => {
-                found.push(name.to_owned());
-            }
-            _ => {}
+        // heed panics at a name with a 0.
+        if let (Ok(name), RECORD_BYTES) = (std::str::from_utf8(name), record.len())
+            && !name.contains('\0')
+        {
+            found.push(name.to_owned());
         }
     }
     Ok(found)
