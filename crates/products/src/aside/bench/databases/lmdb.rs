@@ -215,7 +215,8 @@ fn open_numbers(
     Ok((numbers, name, native))
 }
 
-/// Returns names of databases, of the first records: keys of the unnamed one whose values have a record's length.
+/// Returns names of databases, of the first records: keys of the unnamed one whose values have the
+/// length of a record.
 fn named(
     names: &Database<'_, Bytes, Bytes>,
     transaction: &RoTxn<'_, WithoutTls>,
