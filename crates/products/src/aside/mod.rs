@@ -147,8 +147,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Fails if a table has more entries than there are keys, or if indexes of this many keys may not
-    /// fit into memory. Otherwise the kernel would kill the process without a message.
+    /// Fails if a table has more entries than there are keys, or if indexes of this many keys may
+    /// not fit into memory. Otherwise the kernel would kill the process without a message.
     ///
     /// # Errors
     /// As said.
