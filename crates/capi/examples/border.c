@@ -12,6 +12,8 @@ struct calls {
 				       const uint64_t *, size_t);
 	enum overbank_status (*lookup)(const struct overbank_fib_reader *, const void *, size_t,
 				       void *, uint64_t *);
+	enum overbank_status (*aside)(const struct overbank_copies *, const uint64_t *, size_t,
+				      uint64_t *, uint8_t *, struct overbank_ticket *);
 };
 
 /* Looks for `count` hashes, 32 at a time, whose values are `expected`; returns how many are there. */
@@ -51,6 +53,23 @@ uint64_t lookups(const struct calls *calls, const struct overbank_fib_reader *re
 		if (calls->lookup(reader, keys + at, burst, values, hits) != OVERBANK_OK)
 			return 0;
 		sum += values[0] + hits[0];
+	}
+	return sum;
+}
+
+/* Looks up `count` keys of a word, 32 at a time; returns the sum of the values found and how many
+ * are not. */
+uint64_t asides(const struct calls *calls, const struct overbank_copies *copies,
+		const uint64_t *keys, size_t count)
+{
+	uint64_t sum = 0, values[32];
+	uint8_t found[32];
+	struct overbank_ticket tickets[32];
+	for (size_t at = 0; at + 32 <= count; at += 32) {
+		if (calls->aside(copies, keys + at, 32, values, found, tickets) != OVERBANK_OK)
+			return 0;
+		for (size_t i = 0; i < 32; i++)
+			sum += found[i] == OVERBANK_ASIDE_HIT ? values[i] : 1;
 	}
 	return sum;
 }

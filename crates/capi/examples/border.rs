@@ -14,6 +14,7 @@
 use std::error::Error;
 use std::ffi::{CString, c_void};
 use std::hint::black_box;
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::Command;
@@ -23,6 +24,7 @@ use std::time::Instant;
 use overbank::cache::{Config, Design, DynCache, Probes};
 use overbank::fib::{self, Reader, Writer};
 use overbank::hash::Hash64;
+use overbank::lookaside::{self, Copies, Found};
 use overbank::memory::Pages;
 use overbank_capi::*;
 
@@ -39,6 +41,7 @@ struct Calls {
     next: *const c_void,
     commit: *const c_void,
     lookup: *const c_void,
+    aside: *const c_void,
 }
 
 type Bursts = unsafe extern "C" fn(
@@ -59,8 +62,10 @@ type Lookups = unsafe extern "C" fn(
     *mut u64,
 ) -> u64;
 
+type Asides = unsafe extern "C" fn(*const Calls, *const overbank_copies, *const u64, usize) -> u64;
+
 /// Compiles `border.c` and returns its functions.
-fn compiled() -> Result<(Bursts, Lookups), Box<dyn Error>> {
+fn compiled() -> Result<(Bursts, Lookups, Asides), Box<dyn Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir()?;
     let object = folder.path().join("border.so");
@@ -81,6 +86,7 @@ fn compiled() -> Result<(Bursts, Lookups), Box<dyn Error>> {
         Ok((
             std::mem::transmute::<*mut c_void, Bursts>(symbol(c"bursts")),
             std::mem::transmute::<*mut c_void, Lookups>(symbol(c"lookups")),
+            std::mem::transmute::<*mut c_void, Asides>(symbol(c"asides")),
         ))
     }
 }
@@ -116,6 +122,20 @@ fn lookups(
             reader.lookup_all(keys, values, hits);
         }
         sum += u64::from(values[0]) + hits[0];
+    }
+    sum
+}
+
+/// The loop of `asides` in Rust.
+#[inline(never)]
+fn asides(table: &Copies<u64, u64>, keys: &[u64]) -> u64 {
+    let mut found = [const { Found::Absent }; BURST];
+    let mut sum = 0;
+    for keys in keys.chunks_exact(BURST) {
+        table.get_batch(keys, &mut found);
+        for found in &found {
+            sum += if let Found::Hit(value) = found { *value } else { 1 };
+        }
     }
     sum
 }
@@ -274,13 +294,61 @@ fn fibs(loops: Lookups, calls: &Calls, entries: usize) -> Result<(), Box<dyn Err
     Ok(())
 }
 
+fn lookaside(loops: Asides, calls: &Calls, entries: usize) -> Result<(), Box<dyn Error>> {
+    let config = lookaside::Config::entries(entries).seed(SEED).pages(Pages::Small);
+    let rust = Copies::<u64, u64>::new(&config)?;
+    let mut c = null_mut();
+    let options = overbank_aside_options { seed: SEED, pages: 1, ..Default::default() };
+    // SAFETY: valid arguments.
+    let made = unsafe { overbank_copies_create(1, 1, entries, &options, &mut c) };
+    assert_eq!(made, overbank_status::OVERBANK_OK);
+    let key = |flow: u64| Hash64::mix(flow).get();
+    let flows = entries as u64 * 3 / 4;
+    for flow in 0..flows {
+        let (key, mut value, mut found) = (key(flow), flow | 1, 0);
+        let kept = rust.get(key).answer().is_err_and(|ticket| rust.fill(ticket, Some(value)));
+        let mut ticket = MaybeUninit::uninit();
+        let place = ticket.as_mut_ptr();
+        // SAFETY: valid arguments; the first call misses, and so writes the ticket.
+        let said = unsafe {
+            let mut none = 0;
+            let looked = overbank_copies_lookup(c, &key, 1, &mut none, &mut found, place);
+            assert_eq!(looked, overbank_status::OVERBANK_OK);
+            overbank_copies_fill(c, place, &raw mut value)
+        };
+        assert_eq!(said == overbank_status::OVERBANK_OK, kept);
+    }
+    let keys: Vec<u64> = (0..1 << 20).map(|i| key(Hash64::mix(!i).get() % flows)).collect();
+    let each = 64 * BURST;
+    let step = |at: &mut usize| {
+        let now = *at;
+        *at = (now + each) % keys.len();
+        now
+    };
+    let (mut at_c, mut at_rust) = (0, 0);
+    compare(
+        &format!("look-aside of 32, table of {entries}"),
+        each,
+        // SAFETY: a live table, and `each` keys.
+        || unsafe { loops(calls, c, keys[step(&mut at_c)..].as_ptr(), each) },
+        || {
+            let at = step(&mut at_rust);
+            asides(&rust, &keys[at..at + each])
+        },
+    );
+    // SAFETY: made above.
+    unsafe { overbank_copies_destroy(c) };
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let (of_bursts, of_fibs) = compiled()?;
+    let (of_bursts, of_fibs, of_asides) = compiled()?;
     let calls = Calls {
         probe: overbank_burst_probe as *const c_void,
         next: overbank_burst_next as *const c_void,
         commit: overbank_burst_commit as *const c_void,
         lookup: overbank_fib_lookup as *const c_void,
+        aside: overbank_copies_lookup as *const c_void,
     };
     assert_ne!(calls.probe, null());
     println!(
@@ -291,6 +359,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for entries in [1 << 12, 1 << 20] {
         fibs(of_fibs, &calls, entries)?;
+    }
+    for entries in [1 << 12, 1 << 16, 1 << 20] {
+        lookaside(of_asides, &calls, entries)?;
     }
     Ok(())
 }

@@ -39,6 +39,21 @@ static inline uint64_t overbank_mix(uint64_t hash) {
 #define OVERBANK_SKETCH_BURST 64
 
 /**
+ * What a lookup found: nothing. Ask the index, then fill with the ticket.
+ */
+#define OVERBANK_ASIDE_MISS 0
+
+/**
+ * What a lookup found: the value.
+ */
+#define OVERBANK_ASIDE_HIT 1
+
+/**
+ * What a lookup found: that the index has no entry for the key.
+ */
+#define OVERBANK_ASIDE_NONE 2
+
+/**
  * What a function says of its outcome.
  */
 enum overbank_status {
@@ -78,6 +93,10 @@ enum overbank_status {
    * An earlier call on this handle ended with OVERBANK_PANIC. It can only be destroyed.
    */
   OVERBANK_POISONED = 8,
+  /**
+   * A look-aside table did not take an answer in. Not a fault.
+   */
+  OVERBANK_DECLINED = 9,
 };
 
 /**
@@ -87,6 +106,27 @@ enum overbank_status {
  * One thread at a time uses it; nothing in it locks.
  */
 struct overbank_cache;
+
+/**
+ * A look-aside table in front of an index that is read in its newest state: a map behind a lock, a
+ * concurrent map. It keeps copies of keys and values and answers most lookups in their place.
+ *
+ * Reads through it are as right as those of the index, provided that each write of the index
+ * happens between `_begin` and `_keep` or `_finish` of an overbank_copies_writer. Whether an
+ * answer is kept never changes what it is.
+ *
+ * Any number of threads use it at the same time. Readers wait for nothing.
+ */
+struct overbank_copies;
+
+/**
+ * Announces writes of the index, one after another: `_begin`, the write, then `_keep` or
+ * `_finish`.
+ *
+ * One thread at a time uses it; each thread that writes needs one. It keeps the table alive after
+ * overbank_copies_destroy.
+ */
+struct overbank_copies_writer;
 
 /**
  * The side of a sketch that counts. Belongs to one thread.
@@ -130,6 +170,34 @@ struct overbank_partition_reader;
  * it, while others look up.
  */
 struct overbank_replica;
+
+/**
+ * A look-aside table in front of a database whose commits have increasing numbers, one writer at a
+ * time, and whose readers each see a snapshot. It keeps copies of keys and values and answers most
+ * lookups in their place.
+ *
+ * Reads through a view see what its snapshot has, provided that each transaction that writes says
+ * its changes by an overbank_versioned_commit. Whether an answer is kept never changes what it is.
+ *
+ * Any number of threads use it at the same time. Readers wait for nothing.
+ */
+struct overbank_versioned;
+
+/**
+ * Says what a transaction changes, one after another: `_begin`, the changes, then the database
+ * commits, then `_publish`; or `_abort`.
+ *
+ * One thread at a time uses it. It keeps the table alive after overbank_versioned_destroy.
+ */
+struct overbank_versioned_commit;
+
+/**
+ * A table as of one snapshot, and then of the next: a reader's side.
+ *
+ * One thread at a time uses it; each snapshot that is open needs one. It keeps the table alive
+ * after overbank_versioned_destroy.
+ */
+struct overbank_versioned_view;
 
 /**
  * Bytes that the library allocated: to be freed by overbank_bytes_free.
@@ -257,7 +325,8 @@ struct overbank_burst {
    */
   const uint32_t *values;
   /**
-   * For each key its matches: bit `s` for candidate slot `s`. The lowest is the first.
+   * For each key its matches: bit `s` for candidate slot `s`. The lowest is the first; after
+   * overbank_burst_next it is the only one.
    */
   const uint32_t *masks;
   /**
@@ -444,6 +513,160 @@ struct overbank_counts {
   uint32_t epoch;
 };
 
+/**
+ * What lookups cost, in nanoseconds.
+ */
+struct overbank_aside_costs {
+  /**
+   * A lookup that the table answers.
+   */
+  float hit;
+  /**
+   * What a lookup that it does not answer, and the fill, add to the search of the index.
+   */
+  float miss;
+  /**
+   * A search of the index alone.
+   */
+  float index;
+};
+
+/**
+ * How a look-aside table is made. All zeroes are the defaults.
+ */
+struct overbank_aside_options {
+  /**
+   * Seed of the hash function. Use a random one if strangers choose the keys.
+   */
+  uint64_t seed;
+  /**
+   * Pages of the table's memory, as in overbank_fib_options.
+   */
+  uint32_t pages;
+  /**
+   * 0: the table always works. 1: it steps aside where it does not pay, by `costs`; with those
+   * all zero it works until `_set_costs` gives some.
+   */
+  uint32_t gate;
+  /**
+   * What lookups cost, for the gate.
+   */
+  struct overbank_aside_costs costs;
+  /**
+   * Zero.
+   */
+  uint32_t unused;
+  /**
+   * Zero.
+   */
+  uint64_t reserved[4];
+};
+
+/**
+ * The right to put in what the index answers to a lookup that missed: it has the key, the table
+ * and the moment. A plain value: copy it, drop it, hand it to another thread, use it again.
+ *
+ * All bits are the library's. Zeroes fill nothing, as does a ticket of another table.
+ */
+struct overbank_ticket {
+  /**
+   * The library's.
+   */
+  uint64_t table;
+  /**
+   * The library's.
+   */
+  uint64_t words[7];
+};
+
+/**
+ * Whether a look-aside table works or steps aside, and why: a gate closes if what hits save is
+ * less than what misses cost.
+ */
+struct overbank_aside_gate {
+  /**
+   * Decisions so far.
+   */
+  uint64_t decisions;
+  /**
+   * Answered share of the lookups before the last decision, 0 to 1; 0 before the first.
+   */
+  double hit_rate;
+  /**
+   * What lookups cost; zeroes if that is not known.
+   */
+  struct overbank_aside_costs costs;
+  /**
+   * 1 if the table works. Otherwise one bucket in 32 does, to see when the others should.
+   */
+  uint8_t open;
+  /**
+   * 1 if it may step aside, by its options.
+   */
+  uint8_t swings;
+  /**
+   * Zero.
+   */
+  uint8_t unused[2];
+};
+
+/**
+ * What a look-aside table has counted in one of its buckets in 32: a sample, whose hit rate may be
+ * ten points beside the table's.
+ */
+struct overbank_aside_counters {
+  /**
+   * Lookups that the table answered, absent keys included.
+   */
+  uint64_t hits;
+  /**
+   * Lookups that it did not answer.
+   */
+  uint64_t misses;
+  /**
+   * Answers that were put in.
+   */
+  uint64_t fills;
+  /**
+   * Answers that were not, since a writer may have changed them since the lookup.
+   */
+  uint64_t declined;
+  /**
+   * Answers that were not, since the bucket's entries are asked for more often.
+   */
+  uint64_t outdone;
+  /**
+   * Lookups that missed because a writer changed the bucket meanwhile.
+   */
+  uint64_t raced;
+  /**
+   * Lookups and fills that met a writer in the bucket.
+   */
+  uint64_t busy;
+};
+
+/**
+ * What a look-aside table is.
+ */
+struct overbank_aside_info {
+  /**
+   * Entries that fit.
+   */
+  size_t slots;
+  /**
+   * Bytes of the table.
+   */
+  size_t bytes;
+  /**
+   * Words of a key.
+   */
+  size_t key_words;
+  /**
+   * Words of a value.
+   */
+  size_t value_words;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -626,7 +849,8 @@ enum overbank_status overbank_burst_probe(struct overbank_burst *burst,
  * then in `values[i]`. OVERBANK_ABSENT if the key has no other match; its bit in `matched` is then
  * 0, as it is in `hits`.
  *
- * `hash` is the key's of the probe. Rarely needed: about one match in 65536 is wrong.
+ * `hash` is the key's of the probe. Rarely needed: of the lookups, about candidates / 65536 meet a
+ * wrong match, one in 2048 with 32 candidates.
  *
  * Threads: as overbank_burst_probe.
  *
@@ -639,8 +863,8 @@ enum overbank_status overbank_burst_next(struct overbank_burst *burst,
                                          size_t i);
 
 /**
- * Reports a burst whose matches were verified: counts lookups, hits and wrong matches, and lets
- * the policy promote the hits.
+ * Reports a burst whose matches were verified, once: counts lookups, hits and wrong matches, and
+ * lets the policy promote the hits.
  *
  * The hashes are those of the probe. A hit of a key without a match counts as none. Between probe
  * and commit the cache may change; a promotion looks first.
@@ -1050,6 +1274,429 @@ enum overbank_status overbank_keeper_estimate(const struct overbank_keeper *keep
                                               int32_t finished,
                                               struct overbank_hash128 hash,
                                               uint32_t *out);
+
+/**
+ * Makes a table for `entries` entries, and sets `*out`.
+ *
+ * Keys have `key_words` words of 64 bits, 1 to 4, and values `value_words`, 1 to 8; two keys are
+ * the same if their words are. Fill up what is shorter with zeroes. `options` may be NULL.
+ *
+ * Any thread. The caller owns the table: overbank_copies_destroy.
+ *
+ * Requires:
+ * The pointers are NULL or valid.
+ */
+enum overbank_status overbank_copies_create(size_t key_words,
+                                            size_t value_words,
+                                            size_t entries,
+                                            const struct overbank_aside_options *options,
+                                            struct overbank_copies **out);
+
+/**
+ * Frees the table's handle; the table goes with its last writer. NULL is none.
+ *
+ * Requires:
+ * The table is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_copies_destroy(struct overbank_copies *copies);
+
+/**
+ * Looks up any number of keys, in bursts of 32 whose waits for memory overlap. Sets `found[i]` to
+ * OVERBANK_ASIDE_HIT, _NONE or _MISS, and the value at `values + i * value_words`: the key's of a
+ * hit, else zeroes.
+ *
+ * Of a miss, sets `tickets[i]`: the right to put in what the index answers *afterwards*. Read the
+ * index only after this call. `tickets` may be NULL. Other tickets fill nothing.
+ *
+ * `keys` are `count` keys of `key_words` words, one after another. Each key is looked up by
+ * itself: a list is no snapshot. Takes no lock and waits for nothing. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live; the arrays are so long.
+ */
+enum overbank_status overbank_copies_lookup(const struct overbank_copies *copies,
+                                            const uint64_t *keys,
+                                            size_t count,
+                                            uint64_t *values,
+                                            uint8_t *found,
+                                            struct overbank_ticket *tickets);
+
+/**
+ * Puts in what the index answered after the lookup that gave this ticket: `value`, or NULL if it
+ * has no entry for the key.
+ *
+ * OVERBANK_DECLINED, which is no fault: if a key of the bucket was written meanwhile, after a
+ * clear, with a ticket of another table, or if the entries there are asked for more often. Waits
+ * for nothing. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live; `ticket` is NULL, zeroed, or as the library wrote it; `value` is NULL
+ * or has `value_words` words.
+ */
+enum overbank_status overbank_copies_fill(struct overbank_copies *copies,
+                                          const struct overbank_ticket *ticket,
+                                          const uint64_t *value);
+
+/**
+ * Takes everything out, in constant time, and voids all tickets. For a change of the index that
+ * happens while this call lasts, or while nothing reads the index; otherwise see
+ * overbank_copies_writer_begin_all. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live.
+ */
+enum overbank_status overbank_copies_clear(struct overbank_copies *copies);
+
+/**
+ * Sets what lookups cost, from the gate's next decision on. Of a table without a gate it changes
+ * nothing else. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live; `costs` is NULL or valid.
+ */
+enum overbank_status overbank_copies_set_costs(struct overbank_copies *copies,
+                                               const struct overbank_aside_costs *costs);
+
+/**
+ * Writes whether the table works, and why. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live; `out` is NULL or valid.
+ */
+enum overbank_status overbank_copies_gate(const struct overbank_copies *copies,
+                                          struct overbank_aside_gate *out);
+
+/**
+ * Writes what the table has counted. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live; `out` is NULL or valid.
+ */
+enum overbank_status overbank_copies_counters(const struct overbank_copies *copies,
+                                              struct overbank_aside_counters *out);
+
+/**
+ * Writes what the table is. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live; `out` is NULL or valid.
+ */
+enum overbank_status overbank_copies_info(const struct overbank_copies *copies,
+                                          struct overbank_aside_info *out);
+
+/**
+ * Makes a writer and sets `*out`.
+ *
+ * Any thread. The caller owns it: overbank_copies_writer_destroy.
+ *
+ * Requires:
+ * The table is NULL or live; `out` is NULL or valid.
+ */
+enum overbank_status overbank_copies_writer_create(const struct overbank_copies *copies,
+                                                   struct overbank_copies_writer **out);
+
+/**
+ * Frees a writer. A write that it has begun is finished, so the index must have changed by then.
+ * NULL is none.
+ *
+ * A writer that is never destroyed keeps the table's memory, and the buckets of what it had begun
+ * take no answers in any more.
+ *
+ * Requires:
+ * The writer is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_copies_writer_destroy(struct overbank_copies_writer *writer);
+
+/**
+ * Begins a write of one key: call it *before* the index changes. Takes the key's entry out; until
+ * the end of the write, its bucket takes no answers in.
+ *
+ * OVERBANK_INVALID if this writer has begun a write already. Waits for at most a handful of stores
+ * of another thread.
+ *
+ * Requires:
+ * The writer is NULL or live, and in no other call; `key` is NULL or has `key_words` words.
+ */
+enum overbank_status overbank_copies_writer_begin(struct overbank_copies_writer *writer,
+                                                  const uint64_t *key);
+
+/**
+ * Begins a write of any number of keys, a range or all: as overbank_copies_writer_begin. Takes
+ * everything out, in constant time; until overbank_copies_writer_finish, the table takes no
+ * answers in.
+ *
+ * Requires:
+ * The writer is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_copies_writer_begin_all(struct overbank_copies_writer *writer);
+
+/**
+ * Ends the write after the index took this value for the key, or removed it (NULL): an entry that
+ * was there at `_begin` now says so. Not if another writer was in the bucket since: it may have
+ * reached the index in the other order.
+ *
+ * OVERBANK_INVALID if no write has begun, or one of all keys: that goes on.
+ *
+ * Requires:
+ * The writer is NULL or live, and in no other call; `value` is NULL or has `value_words` words.
+ */
+enum overbank_status overbank_copies_writer_keep(struct overbank_copies_writer *writer,
+                                                 const uint64_t *value);
+
+/**
+ * Ends the write, whatever the index now has: call it *after* the index has changed, or has not.
+ * OVERBANK_INVALID if no write has begun.
+ *
+ * Requires:
+ * The writer is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_copies_writer_finish(struct overbank_copies_writer *writer);
+
+/**
+ * Makes a table for `entries` entries, and sets `*out`: before the database's first commit or after
+ * any.
+ *
+ * Keys have `key_words` words of 64 bits, 1 to 4, and values `value_words`, 1 to 8; two keys are
+ * the same if their words are. Fill up what is shorter with zeroes. `options` may be NULL.
+ *
+ * Any thread. The caller owns the table: overbank_versioned_destroy.
+ *
+ * Requires:
+ * The pointers are NULL or valid.
+ */
+enum overbank_status overbank_versioned_create(size_t key_words,
+                                               size_t value_words,
+                                               size_t entries,
+                                               const struct overbank_aside_options *options,
+                                               struct overbank_versioned **out);
+
+/**
+ * Frees the table's handle; the table goes with its last view or commit. NULL is none.
+ *
+ * Requires:
+ * The table is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_versioned_destroy(struct overbank_versioned *versioned);
+
+/**
+ * Writes the number of the newest published commit, 0 before the first. A reader that takes it
+ * *before* it begins its transaction may use it for its snapshot. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live; `out` is NULL or valid.
+ */
+enum overbank_status overbank_versioned_published(const struct overbank_versioned *versioned,
+                                                  uint64_t *out);
+
+/**
+ * Takes everything out, in constant time; views answer nothing until they are moved. For changes
+ * by a transaction see overbank_versioned_commit_clear. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live.
+ */
+enum overbank_status overbank_versioned_clear(struct overbank_versioned *versioned);
+
+/**
+ * Sets what lookups cost, as overbank_copies_set_costs. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live; `costs` is NULL or valid.
+ */
+enum overbank_status overbank_versioned_set_costs(struct overbank_versioned *versioned,
+                                                  const struct overbank_aside_costs *costs);
+
+/**
+ * Writes whether the table works, and why. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live; `out` is NULL or valid.
+ */
+enum overbank_status overbank_versioned_gate(const struct overbank_versioned *versioned,
+                                             struct overbank_aside_gate *out);
+
+/**
+ * Writes what the table has counted. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live; `out` is NULL or valid.
+ */
+enum overbank_status overbank_versioned_counters(const struct overbank_versioned *versioned,
+                                                 struct overbank_aside_counters *out);
+
+/**
+ * Writes what the table is. Any number of threads.
+ *
+ * Requires:
+ * The table is NULL or live; `out` is NULL or valid.
+ */
+enum overbank_status overbank_versioned_info(const struct overbank_versioned *versioned,
+                                             struct overbank_aside_info *out);
+
+/**
+ * Makes a view of the newest published commit, and sets `*out`.
+ *
+ * Any thread. The caller owns it: overbank_versioned_view_destroy.
+ *
+ * Requires:
+ * The table is NULL or live; `out` is NULL or valid.
+ */
+enum overbank_status overbank_versioned_view_create(const struct overbank_versioned *versioned,
+                                                    struct overbank_versioned_view **out);
+
+/**
+ * Frees a view. NULL is none.
+ *
+ * Requires:
+ * The view is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_versioned_view_destroy(struct overbank_versioned_view *view);
+
+/**
+ * Moves the view to a snapshot: the number of its newest commit, or a lower one that was published
+ * before the transaction began. Takes a few loads.
+ *
+ * A number above the newest published one is that of a commit that did not pass by this table
+ * (another process): everything is taken out. With the number of a commit that has begun, or one
+ * of more than 48 bits, the view answers nothing and takes nothing in.
+ *
+ * Requires:
+ * The view is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_versioned_view_at(struct overbank_versioned_view *view,
+                                                uint64_t version);
+
+/**
+ * Moves the view to the newest published commit, and writes its number to `version`; NULL if that
+ * is of no interest. For reads that need no transaction unless they miss: then begin one and fill
+ * through this view. Where commits may pass by this table, first move it to the transaction's own
+ * number, and look up again.
+ *
+ * Requires:
+ * The view is NULL or live, and in no other call; `version` is NULL or valid.
+ */
+enum overbank_status overbank_versioned_view_latest(struct overbank_versioned_view *view,
+                                                    uint64_t *version);
+
+/**
+ * Looks up any number of keys as of the view's snapshot; the arguments are those of
+ * overbank_copies_lookup. After a miss, ask the snapshot, then fill with the ticket.
+ *
+ * Takes no lock and waits for nothing.
+ *
+ * Requires:
+ * The view is NULL or live, and no other call moves it; the arrays are so long.
+ */
+enum overbank_status overbank_versioned_view_lookup(const struct overbank_versioned_view *view,
+                                                    const uint64_t *keys,
+                                                    size_t count,
+                                                    uint64_t *values,
+                                                    uint8_t *found,
+                                                    struct overbank_ticket *tickets);
+
+/**
+ * Puts in what the snapshot has for the ticket's key: `value`, or NULL if it has no entry.
+ *
+ * OVERBANK_DECLINED, which is no fault: if a later commit changed a key of the bucket, after a
+ * clear, with a ticket of another table or snapshot, or if the entries there are asked for more
+ * often. Waits for nothing.
+ *
+ * Requires:
+ * The view is NULL or live, and no other call moves it; `ticket` is NULL, zeroed, or as the library
+ * wrote it; `value` is NULL or has `value_words` words.
+ */
+enum overbank_status overbank_versioned_view_fill(const struct overbank_versioned_view *view,
+                                                  const struct overbank_ticket *ticket,
+                                                  const uint64_t *value);
+
+/**
+ * Makes what says commits, and sets `*out`.
+ *
+ * Any thread. The caller owns it: overbank_versioned_commit_destroy.
+ *
+ * Requires:
+ * The table is NULL or live; `out` is NULL or valid.
+ */
+enum overbank_status overbank_versioned_commit_create(const struct overbank_versioned *versioned,
+                                                      struct overbank_versioned_commit **out);
+
+/**
+ * Frees it. A commit that it has begun is aborted. NULL is none.
+ *
+ * If it is never destroyed, it keeps the table's memory; the commit that it had begun ends with
+ * the next one of the table.
+ *
+ * Requires:
+ * The commit is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_versioned_commit_destroy(struct overbank_versioned_commit *commit);
+
+/**
+ * Begins the commit of the transaction that is about to get this number, before the database
+ * commits. One that another object has begun is taken to be aborted.
+ *
+ * OVERBANK_INVALID if the number is not above the newest published one or has more than 48 bits,
+ * or if this object has begun a commit already.
+ *
+ * Requires:
+ * The commit is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_versioned_commit_begin(struct overbank_versioned_commit *commit,
+                                                     uint64_t version);
+
+/**
+ * Says that the transaction gives the key this value, or removes it (NULL): before the database
+ * commits. A key that the table had has its new value there once published (of 65,536 keys at
+ * most). OVERBANK_INVALID if no commit has begun.
+ *
+ * Allocates. Waits for at most a handful of stores of another thread.
+ *
+ * Requires:
+ * The commit is NULL or live, and in no other call; `key` is NULL or has `key_words` words, `value`
+ * is NULL or has `value_words`.
+ */
+enum overbank_status overbank_versioned_commit_change(struct overbank_versioned_commit *commit,
+                                                      const uint64_t *key,
+                                                      const uint64_t *value);
+
+/**
+ * Says that the transaction changes the key, to a value that the caller does not know.
+ * OVERBANK_INVALID if no commit has begun.
+ *
+ * Requires:
+ * The commit is NULL or live, and in no other call; `key` is NULL or has `key_words` words.
+ */
+enum overbank_status overbank_versioned_commit_touch(struct overbank_versioned_commit *commit,
+                                                     const uint64_t *key);
+
+/**
+ * Says that the transaction changes any number of keys: a range, a drop, a restore. Takes
+ * everything out, in constant time; no snapshot before this commit has answers any more.
+ * OVERBANK_INVALID if no commit has begun.
+ *
+ * Requires:
+ * The commit is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_versioned_commit_clear(struct overbank_versioned_commit *commit);
+
+/**
+ * Ends the commit *after* the database has committed: readers of its number get answers.
+ * OVERBANK_INVALID if no commit has begun.
+ *
+ * Requires:
+ * The commit is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_versioned_commit_publish(struct overbank_versioned_commit *commit);
+
+/**
+ * Ends the commit after the database has not committed. Its number may come again. Call it before
+ * another transaction can begin, where another process may write. OVERBANK_INVALID if no commit
+ * has begun.
+ *
+ * Requires:
+ * The commit is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_versioned_commit_abort(struct overbank_versioned_commit *commit);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -30,10 +30,12 @@ pub enum overbank_status {
     OVERBANK_PANIC = 7,
     /// An earlier call on this handle ended with OVERBANK_PANIC. It can only be destroyed.
     OVERBANK_POISONED = 8,
+    /// A look-aside table did not take an answer in. Not a fault.
+    OVERBANK_DECLINED = 9,
 }
 use overbank_status::*;
 
-const STATUSES: [(overbank_status, &CStr); 9] = [
+const STATUSES: [(overbank_status, &CStr); 10] = [
     (OVERBANK_OK, c"done"),
     (OVERBANK_INVALID, c"an argument is invalid"),
     (OVERBANK_MEMORY, c"out of memory"),
@@ -43,6 +45,7 @@ const STATUSES: [(overbank_status, &CStr); 9] = [
     (OVERBANK_DAMAGED, c"an image or a delta is damaged or does not fit"),
     (OVERBANK_PANIC, c"a fault in the library"),
     (OVERBANK_POISONED, c"the handle is poisoned by an earlier fault"),
+    (OVERBANK_DECLINED, c"the table did not take the answer in"),
 ];
 
 /// Returns a status in words. Never NULL; the text lives as long as the program.
@@ -169,6 +172,27 @@ impl<T> Handle<T> {
         // SAFETY: the caller's promise; nothing changes it meanwhile.
         let this = unsafe { &*Self::checked(handle)? };
         body(&this.inner)
+    }
+
+    /// Reads or changes a handle that other threads read and change at the same time. One that
+    /// meets a panic is poisoned.
+    ///
+    /// # Safety
+    /// As [`Handle::read`].
+    #[inline(always)]
+    pub(crate) unsafe fn share<H, R>(
+        handle: *const H,
+        body: impl FnOnce(&T) -> Result<R, Failure>,
+    ) -> Result<R, Failure>
+    where
+        T: Sync,
+    {
+        // SAFETY: the caller's promise; nothing has it alone meanwhile.
+        let this = unsafe { &*Self::checked(handle)? };
+        let fuse = Fuse(&this.poisoned);
+        let result = body(&this.inner);
+        std::mem::forget(fuse);
+        result
     }
 
     /// Writes to `out` what a handle says.
@@ -444,6 +468,21 @@ mod tests {
             assert_eq!((read(), change(|_| ())), (OVERBANK_POISONED, OVERBANK_POISONED));
             Handle::<Vec<u8>>::destroy(handle);
             Handle::<Vec<u8>>::destroy(null_mut::<u8>());
+
+            // Those that threads share, too.
+            let mut shared: *mut u8 = null_mut();
+            assert_eq!(border(|| Handle::give(&raw mut shared, vec![1])), OVERBANK_OK);
+            let share = |how: fn(&[u8])| {
+                border(|| {
+                    Handle::<Vec<u8>>::share(shared, |bytes| {
+                        how(bytes);
+                        Ok(())
+                    })
+                })
+            };
+            assert_eq!((share(|_| ()), share(|_| panic!())), (OVERBANK_OK, OVERBANK_PANIC));
+            assert_eq!(share(|_| ()), OVERBANK_POISONED);
+            Handle::<Vec<u8>>::destroy(shared);
         }
     }
 

@@ -6,6 +6,10 @@
 //!                 overbank_fib_*        fib.rs         ─▶ overbank::fib
 //!                 overbank_partition_*  partition.rs   ─▶ overbank::partition
 //!                 overbank_sketch_*     sketch.rs      ─▶ overbank::sketch
+//!                 overbank_copies_*     copies.rs      ─▶ overbank::lookaside::Copies
+//!                 overbank_versioned_*  versioned.rs   ─▶ overbank::lookaside::Versioned
+//!                                       view.rs, commit.rs
+//!                 overbank_aside_*      aside.rs       what both share
 //!                 status, messages      border.rs
 //! ```
 //!
@@ -24,18 +28,28 @@
 #![allow(non_camel_case_types)] // The names that C sees.
 #![warn(missing_docs)]
 
+mod aside;
 mod border;
 mod burst;
 mod cache;
+mod commit;
+mod copies;
 mod fib;
 mod hash;
 mod partition;
 mod sketch;
+mod versioned;
+mod view;
 
+pub use aside::*;
 pub use border::*;
 pub use burst::*;
 pub use cache::*;
+pub use commit::*;
+pub use copies::*;
 pub use fib::*;
 pub use hash::*;
 pub use partition::*;
 pub use sketch::*;
+pub use versioned::*;
+pub use view::*;

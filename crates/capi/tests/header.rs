@@ -9,7 +9,20 @@ fn the_header_is_that_of_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = root.join("include/overbank.h");
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
-    let files = ["border", "hash", "cache", "burst", "fib", "partition", "sketch"];
+    let files = [
+        "border",
+        "hash",
+        "cache",
+        "burst",
+        "fib",
+        "partition",
+        "sketch",
+        "aside",
+        "copies",
+        "versioned",
+        "view",
+        "commit",
+    ];
     let builder =
         files.iter().fold(cbindgen::Builder::new().with_config(config), |builder, file| {
             builder.with_src(root.join(format!("src/{file}.rs")))

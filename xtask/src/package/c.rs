@@ -184,8 +184,8 @@ pkg-config --modversion overbank; pkg-config --libs overbank; pkg-config --stati
             "examples",
             "are built through pkg-config and run",
             "cp -r /usr/share/doc/liboverbank-dev/examples /tmp/c; cd /tmp/c; make all l2fwd
-./burst; ./fib; ldd burst",
-            &["packets found", "readers are right", SONAME],
+./burst; ./fib; ./aside; ldd burst",
+            &["packets found", "readers are right", "answers are right", SONAME],
         ),
         (
             "static",
@@ -208,14 +208,15 @@ pkg-config --modversion overbank; pkg-config --libs overbank; pkg-config --stati
         let alone = Root::new("alone", "")?;
         let before = alone.files("overbank")?;
         alone.take(library)?;
-        for program in ["burst", "fib"] {
+        for program in ["burst", "fib", "aside"] {
             alone.take(&with_gcc.path().join("tmp/c").join(program))?;
         }
         let said = alone.run(
-            "apt-get install --yes --no-install-recommends ./liboverbank1_*.deb; /burst; /fib
-apt-get purge --yes liboverbank1; rm /liboverbank1_*.deb /burst /fib",
+            "apt-get install --yes --no-install-recommends ./liboverbank1_*.deb
+/burst; /fib; /aside
+apt-get purge --yes liboverbank1; rm /liboverbank1_*.deb /burst /fib /aside",
         )?;
-        says(&said, &["packets found", "readers are right"])?;
+        says(&said, &["packets found", "readers are right", "answers are right"])?;
         left(&before, &alone.files("overbank")?)
     });
     steps.step("purge", "leaves nothing", || {

@@ -5,9 +5,9 @@ void test_border(void)
 {
 	CHECK(strcmp(overbank_last_error(), "") == 0);
 	CHECK(strcmp(overbank_strerror(OVERBANK_OK), "done") == 0);
-	for (int status = OVERBANK_OK; status <= OVERBANK_POISONED; status++)
+	for (int status = OVERBANK_OK; status <= OVERBANK_DECLINED; status++)
 		CHECK(!strstr(overbank_strerror(status), "no status"));
-	CHECK(strstr(overbank_strerror(OVERBANK_POISONED + 1), "no status"));
+	CHECK(strstr(overbank_strerror(OVERBANK_DECLINED + 1), "no status"));
 	CHECK(strstr(overbank_strerror(INT32_MIN), "no status"));
 
 	int major, minor, patch, end = 0;

@@ -18,5 +18,8 @@ int main(int count, char **arguments)
 	test_fib();
 	test_partition();
 	test_sketch();
+	test_copies();
+	test_copies_gate();
+	test_versioned();
 	return 0;
 }

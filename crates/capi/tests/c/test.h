@@ -90,5 +90,8 @@ void test_cache(void);
 void test_fib(void);
 void test_partition(void);
 void test_sketch(void);
+void test_copies(void);
+void test_copies_gate(void);
+void test_versioned(void);
 
 #endif

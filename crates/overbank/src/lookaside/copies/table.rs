@@ -152,8 +152,10 @@ impl<K: Plain, V: Plain> Table<K, V> {
         value: Option<V>,
         admits: impl Fn(u64, u64) -> bool,
     ) -> bool {
-        // A ticket of another table may name a bucket that this one lacks.
-        if ticket.lot != self.lot.load(Ordering::Acquire) {
+        // A ticket of another table may name a bucket that this one lacks, and so may one from
+        // beyond a border, where anyone can write into it.
+        let lot = self.lot.load(Ordering::Acquire);
+        if ticket.lot != lot || ticket.bucket as usize >= self.buckets.count() {
             return false;
         }
         let (key, value) = (ticket.key.to_words(), value.map(V::to_words));

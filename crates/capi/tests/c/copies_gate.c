@@ -1,0 +1,165 @@
+/* Look-aside tables in front of a live index: the gate, and wrong arguments. */
+#include "copies.h"
+
+/* Looks up one key of a table whose only bucket is sampled, `count` times. */
+static void look_often(const struct overbank_copies *copies, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		has(copies, 7, 10);
+}
+
+static void gate(void)
+{
+	struct overbank_copies *copies = NULL, *large = NULL;
+	struct overbank_aside_options options = {.pages = 1, .gate = 1};
+	struct overbank_aside_gate gate;
+	struct overbank_aside_counters counters;
+	uint64_t ten = 10;
+
+	OK(overbank_copies_create(1, 1, 1, &options, &copies));
+	struct overbank_ticket ticket = miss(copies, 7);
+	OK(overbank_copies_fill(copies, &ticket, &ten));
+	OK(overbank_copies_gate(copies, &gate));
+	CHECK(gate.open && gate.swings && gate.decisions == 0 && gate.hit_rate == 0);
+	CHECK(gate.costs.hit == 0 && gate.costs.miss == 0 && gate.costs.index == 0);
+	/* Hits that save nothing, then much. */
+	struct overbank_aside_costs costs = {.hit = 40, .miss = 40, .index = 20};
+	OK(overbank_copies_set_costs(copies, &costs));
+	look_often(copies, 5000);
+	OK(overbank_copies_gate(copies, &gate));
+	CHECK(!gate.open && gate.decisions > 0 && gate.hit_rate > 0.9 && gate.hit_rate <= 1);
+	CHECK(gate.costs.hit == 40 && gate.costs.index == 20);
+	costs.index = 400;
+	OK(overbank_copies_set_costs(copies, &costs));
+	look_often(copies, 5000);
+	OK(overbank_copies_gate(copies, &gate));
+	CHECK(gate.open);
+	OK(overbank_copies_counters(copies, &counters));
+	CHECK(counters.hits == 10000 && counters.misses == 1 && counters.fills == 1);
+	overbank_copies_destroy(copies);
+
+	/* Costs from the start. Once closed, most buckets give tickets that fill nothing. */
+	options.costs = (struct overbank_aside_costs){.hit = 40, .miss = 40, .index = 20};
+	OK(overbank_copies_create(1, 1, 99, &options, &large));
+	size_t open = 0, filled = 0;
+	for (uint64_t k = 0; k < 60000; k++)
+		(void)miss(large, k);
+	OK(overbank_copies_gate(large, &gate));
+	CHECK(!gate.open);
+	for (uint64_t k = 0; k < 1650; k++) {
+		ticket = miss(large, k);
+		filled += overbank_copies_fill(large, &ticket, &ten) == OVERBANK_OK;
+		open += ticket.table != 0;
+	}
+	CHECK(filled > 0 && filled <= open && open < 400);
+	overbank_copies_destroy(large);
+
+	/* Without a gate it never closes. */
+	copies = make(1, 1, 1);
+	ticket = miss(copies, 7);
+	OK(overbank_copies_fill(copies, &ticket, &ten));
+	costs.index = 1;
+	OK(overbank_copies_set_costs(copies, &costs));
+	look_often(copies, 5000);
+	OK(overbank_copies_gate(copies, &gate));
+	CHECK(gate.open && !gate.swings);
+	overbank_copies_destroy(copies);
+}
+
+static void refuses(void)
+{
+	struct overbank_copies *copies = make(2, 3, 100), *none = NULL;
+	struct overbank_copies_writer *writer = writer_of(copies), *no_writer = NULL;
+	struct overbank_aside_options options = {0};
+	struct overbank_aside_costs costs = {.hit = -1};
+	struct overbank_aside_gate gate;
+	struct overbank_aside_counters counters;
+	struct overbank_aside_info info;
+	struct overbank_ticket tickets[2];
+	uint64_t keys[5] = {1, 2, 3, 4, 5}, values[7] = {0};
+	uint8_t found[2] = {UNTOUCHED, UNTOUCHED};
+
+	INVALID("out is NULL", overbank_copies_create(1, 1, 1, NULL, NULL));
+	INVALID("not 0 and 1", overbank_copies_create(0, 1, 1, NULL, &none));
+	INVALID("not 5 and 1", overbank_copies_create(5, 1, 1, NULL, &none));
+	INVALID("not 1 and 0", overbank_copies_create(1, 0, 1, NULL, &none));
+	INVALID("not 4 and 9", overbank_copies_create(4, 9, 1, NULL, &none));
+	INVALID("at least one entry", overbank_copies_create(1, 1, 0, NULL, &none));
+	INVALID("at most 2147483648 buckets", overbank_copies_create(1, 1, SIZE_MAX, NULL, &none));
+	options.gate = 2;
+	INVALID("gate: 0 or 1", overbank_copies_create(1, 1, 1, &options, &none));
+	options.gate = 0;
+	options.costs.hit = 1;
+	INVALID("without a gate", overbank_copies_create(1, 1, 1, &options, &none));
+	options.gate = 1;
+	options.costs.hit = -1;
+	INVALID("costs: hit", overbank_copies_create(1, 1, 1, &options, &none));
+	options = (struct overbank_aside_options){.pages = 7};
+	INVALID("pages", overbank_copies_create(1, 1, 1, &options, &none));
+	options = (struct overbank_aside_options){.reserved = {0, 0, 0, 1}};
+	INVALID("reserved", overbank_copies_create(1, 1, 1, &options, &none));
+	options = (struct overbank_aside_options){.unused = 1};
+	INVALID("reserved", overbank_copies_create(1, 1, 1, &options, &none));
+	INVALID("options is not aligned", overbank_copies_create(1, 1, 1,
+			ASKEW(struct overbank_aside_options, &options), &none));
+	CHECK(!none);
+
+	INVALID("handle is NULL", overbank_copies_lookup(NULL, keys, 2, values, found, NULL));
+	INVALID("keys is NULL", overbank_copies_lookup(copies, NULL, 2, values, found, NULL));
+	INVALID("values is NULL", overbank_copies_lookup(copies, keys, 2, NULL, found, NULL));
+	INVALID("found is NULL", overbank_copies_lookup(copies, keys, 2, values, NULL, NULL));
+	INVALID("keys is not aligned", overbank_copies_lookup(copies, ASKEW(uint64_t, keys), 1,
+			values, found, NULL));
+	INVALID("values is not aligned", overbank_copies_lookup(copies, keys, 1,
+			ASKEW(uint64_t, values), found, NULL));
+	INVALID("tickets is not aligned", overbank_copies_lookup(copies, keys, 1, values, found,
+			ASKEW(struct overbank_ticket, tickets)));
+	INVALID("exceed", overbank_copies_lookup(copies, keys, SIZE_MAX, values, found, NULL));
+	INVALID("exceed", overbank_copies_lookup(copies, keys, SIZE_MAX / 32, values, found,
+			NULL));
+	CHECK(found[0] == UNTOUCHED && found[1] == UNTOUCHED);
+	OK(overbank_copies_lookup(copies, NULL, 0, NULL, NULL, NULL));
+	OK(overbank_copies_lookup(copies, keys, 2, values, found, tickets));
+	CHECK(found[0] == OVERBANK_ASIDE_MISS && found[1] == OVERBANK_ASIDE_MISS);
+	INVALID("handle is NULL", overbank_copies_fill(NULL, tickets, values));
+	INVALID("ticket is NULL", overbank_copies_fill(copies, NULL, values));
+	INVALID("ticket is not aligned", overbank_copies_fill(copies,
+			ASKEW(struct overbank_ticket, tickets), values));
+	INVALID("value is not aligned", overbank_copies_fill(copies, tickets,
+			ASKEW(uint64_t, values)));
+
+	INVALID("handle is NULL", overbank_copies_clear(NULL));
+	INVALID("handle is NULL", overbank_copies_set_costs(NULL, &costs));
+	INVALID("costs is NULL", overbank_copies_set_costs(copies, NULL));
+	INVALID("costs: hit", overbank_copies_set_costs(copies, &costs));
+	INVALID("handle is NULL", overbank_copies_gate(NULL, &gate));
+	INVALID("out is NULL", overbank_copies_gate(copies, NULL));
+	INVALID("handle is NULL", overbank_copies_counters(NULL, &counters));
+	INVALID("out is NULL", overbank_copies_counters(copies, NULL));
+	INVALID("handle is NULL", overbank_copies_info(NULL, &info));
+	INVALID("out is NULL", overbank_copies_info(copies, NULL));
+
+	INVALID("handle is NULL", overbank_copies_writer_create(NULL, &no_writer));
+	INVALID("out is NULL", overbank_copies_writer_create(copies, NULL));
+	CHECK(!no_writer);
+	INVALID("handle is NULL", overbank_copies_writer_begin(NULL, keys));
+	INVALID("handle is not aligned", overbank_copies_writer_begin(
+			ASKEW(struct overbank_copies_writer, writer), keys));
+	INVALID("key is NULL", overbank_copies_writer_begin(writer, NULL));
+	INVALID("key is not aligned", overbank_copies_writer_begin(writer, ASKEW(uint64_t, keys)));
+	INVALID("handle is NULL", overbank_copies_writer_begin_all(NULL));
+	INVALID("handle is NULL", overbank_copies_writer_keep(NULL, values));
+	INVALID("handle is NULL", overbank_copies_writer_finish(NULL));
+	/* Nothing of this has begun a write. */
+	INVALID("begun no write", overbank_copies_writer_finish(writer));
+	overbank_copies_writer_destroy(writer);
+	overbank_copies_writer_destroy(NULL);
+	overbank_copies_destroy(copies);
+	overbank_copies_destroy(NULL);
+}
+
+void test_copies_gate(void)
+{
+	refuses();
+	gate();
+}
