@@ -129,8 +129,7 @@ impl Front for Ours {
     }
 }
 
-/// A cache of another, by its lookup and its insertion. Both are closures, so that the compiler sees
-/// them whole; the cache is theirs to share.
+/// A cache of another, by its lookup and its insertion: closures, which the compiler inlines.
 struct Other<C, G, I> {
     cache: C,
     get: G,
@@ -270,7 +269,8 @@ pub fn run(options: &Options) -> Result<()> {
     for (index_name, index) in indexes {
         for &theta in &options.zipf {
             eprintln!("{index_name}, θ = {theta}");
-            let ours = |bursts| Ok::<_, anyhow::Error>(Box::new(Ours(Copies::new(&tenth)?, bursts)));
+            let ours =
+                |bursts| Ok::<_, anyhow::Error>(Box::new(Ours(Copies::new(&tenth)?, bursts)));
             let mut fronts: Vec<(Row, Box<dyn Front>)> = vec![
                 (Row::new("nothing", 0), Box::new(Nothing)),
                 (Row::new("overbank", wanted as u64), ours(false)?),

@@ -7,8 +7,8 @@
 //!              ns with and without, hits beside the static optimum, the gate's verdict ─▶ advice
 //! ```
 //!
-//! Contestants of an index take turns, with fresh operations each; of a file, all have the same ones
-//! in a round. A ratio compares two figures of the same round. Indexes are measured one after
+//! Contestants of an index take turns, with fresh operations each; of a file, all have the same
+//! ones in a round. A ratio compares two figures of the same round. Indexes are measured one after
 //! another: the question is what a table does for an index, not which index is the fastest.
 //!
 //! A table is new in each turn. The timer of its lookups is not: before the first round it has
@@ -147,8 +147,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Fails if a table has more entries than there are keys, or indexes of so many do not fit into
-    /// memory. Otherwise the kernel would kill the process without a message.
+    /// Fails if a table has more entries than there are keys, or if indexes of this many keys may
+    /// not fit into memory. Otherwise the kernel would kill the process without a message.
     ///
     /// # Errors
     /// As said.

@@ -215,7 +215,8 @@ fn open_numbers(
     Ok((numbers, name, native))
 }
 
-/// Returns names of databases, of the first records: keys of the unnamed one whose values have a record's length.
+/// Returns names of databases, of the first records: keys of the unnamed one whose values have the
+/// length of a record.
 fn named(
     names: &Database<'_, Bytes, Bytes>,
     transaction: &RoTxn<'_, WithoutTls>,
@@ -223,12 +224,11 @@ fn named(
     let mut found = Vec::new();
     for pair in names.iter(transaction)?.take(STEP) {
         let (name, record) = pair?;
-        match std::str::from_utf8(name) {
-            // heed panics at a name with a 0.
-            Ok(name) if record.len() == RECORD_BYTES && !name.contains('\0') => {
-                found.push(name.to_owned());
-            }
-            _ => {}
+        // heed panics at a name with a 0.
+        if let (Ok(name), RECORD_BYTES) = (std::str::from_utf8(name), record.len())
+            && !name.contains('\0')
+        {
+            found.push(name.to_owned());
         }
     }
     Ok(found)
