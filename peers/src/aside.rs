@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A miss asks the index and inserts its answer. Each front has as many bytes as ours has for a
-//! tenth of the keys: entries are chosen by what a filled one takes, as the allocator counts.
+//! tenth of the keys, or the next size below: entries are chosen by what a filled one takes, as the
+//! allocator counts, and what it takes then is shown.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -128,21 +129,26 @@ impl Front for Ours {
     }
 }
 
-/// A cache of another, by its lookup and its insertion.
-struct Other<G, I>(G, I);
+/// A cache of another, by its lookup and its insertion. Both are closures, so that the compiler sees
+/// them whole; the cache is theirs to share.
+struct Other<C, G, I> {
+    cache: C,
+    get: G,
+    insert: I,
+}
 
-impl<G: Fn(u64) -> Option<u64>, I: Fn(u64, u64)> Front for Other<G, I> {
+impl<C, G: Fn(&C, u64) -> Option<u64>, I: Fn(&C, u64, u64)> Front for Other<C, G, I> {
     fn run(&mut self, keys: &[u64], index: &dyn Index) -> u64 {
-        let Other(get, insert) = self;
+        let Other { cache, get, insert } = self;
         let mut hits = 0;
         for &key in keys {
-            if let Some(value) = get(key) {
+            if let Some(value) = get(cache, key) {
                 hits += 1;
                 checked(key, Some(value));
             } else {
                 let value = index.get(key);
                 checked(key, value);
-                value.into_iter().for_each(|value| insert(key, value));
+                value.into_iter().for_each(|value| insert(cache, key, value));
             }
         }
         hits
@@ -151,15 +157,15 @@ impl<G: Fn(u64) -> Option<u64>, I: Fn(u64, u64)> Front for Other<G, I> {
 
 fn other<C: 'static>(
     cache: C,
-    get: fn(&C, u64) -> Option<u64>,
-    insert: fn(&C, u64, u64),
+    get: impl Fn(&C, u64) -> Option<u64> + 'static,
+    insert: impl Fn(&C, u64, u64) + 'static,
 ) -> Box<dyn Front> {
-    let cache: &'static C = Box::leak(Box::new(cache));
-    Box::new(Other(move |key| get(cache, key), move |key, value| insert(cache, key, value)))
+    Box::new(Other { cache, get, insert })
 }
 
 type Fixed = fixed_cache::Cache<u64, u64, FixedState>;
 type Quick = quick_cache::sync::Cache<u64, u64, quick_cache::UnitWeighter, FixedState>;
+type Moka = moka::sync::Cache<u64, u64, FixedState>;
 type Lru = Mutex<lru::LruCache<u64, u64, FixedState>>;
 
 /// Makes a front of another with this many entries.
@@ -188,7 +194,7 @@ const OTHERS: [(&str, Make); 4] = [
         let builder = moka::sync::CacheBuilder::new(entries as u64);
         other(
             builder.build_with_hasher(FixedState::default()),
-            |cache, key| cache.get(&key),
+            |cache: &Moka, key| cache.get(&key),
             |cache, key, value| cache.insert(key, value),
         )
     }),
@@ -202,10 +208,8 @@ const OTHERS: [(&str, Make); 4] = [
     }),
 ];
 
-/// Bytes of a filled cache with this many entries.
+/// Returns the bytes of a cache with this many entries, filled.
 fn bytes(make: Make, entries: usize) -> u64 {
-    let before = machine::heap_bytes();
-    let mut front = make(entries);
     struct All;
     impl Index for All {
         fn get(&self, key: u64) -> Option<u64> {
@@ -213,22 +217,41 @@ fn bytes(make: Make, entries: usize) -> u64 {
         }
     }
     let keys: Vec<u64> = (0..2 * entries as u64).map(mix).collect();
+    let before = machine::heap_bytes();
+    let mut front = make(entries);
     front.run(&keys, &All);
-    drop(keys);
     machine::heap_bytes().saturating_sub(before)
 }
 
-/// Returns the entries for which a cache takes this many bytes.
-fn entries(make: Make, wanted: usize) -> usize {
-    let probe = 1 << 16;
-    let each = bytes(make, probe) as f64 / probe as f64;
-    (wanted as f64 / each.max(1.0)) as usize
+/// A cache of another, at the size at which it takes as many bytes as ours.
+struct Chosen {
+    name: &'static str,
+    make: Make,
+    entries: usize,
+    /// What it takes, filled.
+    bytes: u64,
+}
+
+impl Chosen {
+    fn new((name, make): (&'static str, Make), wanted: usize) -> Chosen {
+        let probe = 1 << 16;
+        let each = bytes(make, probe) as f64 / probe as f64;
+        let entries = (wanted as f64 / each.max(1.0)) as usize;
+        Chosen { name, make, entries, bytes: bytes(make, entries) }
+    }
 }
 
 struct Row {
     name: String,
+    bytes: u64,
     ns: Vec<f64>,
     hits: f64,
+}
+
+impl Row {
+    fn new(name: &str, bytes: u64) -> Row {
+        Row { name: name.to_owned(), bytes, ns: Vec::new(), hits: 0.0 }
+    }
 }
 
 /// Measures and writes the results.
@@ -238,7 +261,7 @@ pub fn run(options: &Options) -> Result<()> {
     let keys: Vec<u64> = (0..u64::from(options.keys)).map(mix).collect();
     let tenth = Config::entries(keys.len() / 10);
     let wanted = Copies::<u64, u64>::new(&tenth)?.bytes();
-    let sized = OTHERS.map(|(name, make)| (name, make, entries(make, wanted)));
+    let sized = OTHERS.map(|of| Chosen::new(of, wanted));
     let tree: BTreeMap<u64, u64> = keys.iter().map(|key| (*key, !key)).collect();
     let hash: hashbrown::HashMap<u64, u64, FixedState> =
         keys.iter().map(|key| (*key, !key)).collect();
@@ -247,19 +270,21 @@ pub fn run(options: &Options) -> Result<()> {
     for (index_name, index) in indexes {
         for &theta in &options.zipf {
             eprintln!("{index_name}, θ = {theta}");
-            let mut fronts: Vec<(String, Box<dyn Front>)> = vec![
-                ("nothing".to_owned(), Box::new(Nothing)),
-                ("overbank".to_owned(), Box::new(Ours(Copies::new(&tenth)?, false))),
-                ("overbank, bursts".to_owned(), Box::new(Ours(Copies::new(&tenth)?, true))),
+            let ours = |bursts| Ok::<_, anyhow::Error>(Box::new(Ours(Copies::new(&tenth)?, bursts)));
+            let mut fronts: Vec<(Row, Box<dyn Front>)> = vec![
+                (Row::new("nothing", 0), Box::new(Nothing)),
+                (Row::new("overbank", wanted as u64), ours(false)?),
+                (Row::new("overbank, bursts", wanted as u64), ours(true)?),
             ];
-            fronts.extend(sized.map(|(name, make, entries)| (name.to_owned(), make(entries))));
+            let others = sized.iter();
+            fronts.extend(others.map(|of| (Row::new(of.name, of.bytes), (of.make)(of.entries))));
             let rows = measure(options, &keys, index, theta, fronts)?;
             if index_name == "BTreeMap" && theta == 0.99 {
                 claims.extend(goals(&rows));
             }
             blocks.push(block(index_name, theta, &rows));
             let rows = rows.iter().map(|row| {
-                json!({ "front": row.name, "ns": Spread::of(row.ns.iter().copied()),
+                json!({ "front": row.name, "bytes": row.bytes, "ns": Spread::of(row.ns.iter().copied()),
                         "hit_rate": row.hits })
             });
             let rows: Vec<_> = rows.collect();
@@ -268,13 +293,14 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let mut record = machine::describe(clock::hertz());
     record["keys"] = json!(options.keys);
-    record["bytes_of_each"] = json!(wanted);
+    record["bytes_of_ours"] = json!(wanted);
     record["rounds"] = json!(options.rounds);
     record["lookups"] = json!(options.lookups);
     record["seed"] = json!(options.seed);
     record["cells"] = json!(cells);
     let intro = format!(
-        "{} keys of 8 bytes with values of 8; each front has {:.1} MB; misses are inserted; median \
+        "{} keys of 8 bytes with values of 8; entries so that each front takes {:.1} MB, or the next \
+         size below that it can have; misses are inserted; median \
          [range] of {} rounds, in which the fronts took turns on one core.\n{}, {}.\n`{}`",
         options.keys,
         wanted as f64 / 1e6,
@@ -300,7 +326,7 @@ fn measure(
     keys: &[u64],
     index: &dyn Index,
     theta: f64,
-    mut fronts: Vec<(String, Box<dyn Front>)>,
+    mut fronts: Vec<(Row, Box<dyn Front>)>,
 ) -> Result<Vec<Row>> {
     let mut stream = FlowStream::zipf(options.keys, theta, options.seed)?;
     let mut draw = |count: usize| -> Vec<u64> {
@@ -311,19 +337,18 @@ fn measure(
         let warm = draw(keys.len() / 10);
         fronts.iter_mut().skip(1).for_each(|(_, front)| _ = front.run(&warm, index));
     }
-    let row = |(name, _): &(String, _)| Row { name: name.clone(), ns: Vec::new(), hits: 0.0 };
-    let mut rows: Vec<Row> = fronts.iter().map(row).collect();
     for round in 0..options.rounds as usize {
         for at in turns(round, fronts.len()) {
             let keys = draw(options.lookups);
+            let (row, front) = &mut fronts[at];
             let start = machine::thread_time();
-            let hits = fronts[at].1.run(&keys, index);
+            let hits = front.run(&keys, index);
             let time = machine::thread_time() - start;
-            rows[at].ns.push(time.as_nanos() as f64 / keys.len() as f64);
-            rows[at].hits = hits as f64 / keys.len() as f64;
+            row.ns.push(time.as_nanos() as f64 / keys.len() as f64);
+            row.hits = hits as f64 / keys.len() as f64;
         }
     }
-    Ok(rows)
+    Ok(fronts.into_iter().map(|(row, _)| row).collect())
 }
 
 /// Returns the time of one as a multiple of another's, round by round.
@@ -342,10 +367,11 @@ fn goals(rows: &[Row]) -> Vec<overbank_kit::experiment::Check> {
 }
 
 fn block(index: &str, theta: f64, rows: &[Row]) -> Block {
-    let header = ["front", "ns", "as fast as alone", "ours faster by", "hit %"];
+    let header = ["front", "MB", "ns", "as fast as alone", "ours faster by", "hit %"];
     let cells = rows.iter().map(|row| {
         vec![
             row.name.clone(),
+            format!("{:.1}", row.bytes as f64 / 1e6),
             Spread::of(row.ns.iter().copied()).cell(1),
             ratio(&rows[0], row).cell(2),
             ratio(row, &rows[1]).cell(2),

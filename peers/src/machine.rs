@@ -1,6 +1,6 @@
 //! The machine's description in a record, pinning, and reserved huge pages.
 
-// Asking the allocator, and namespaces, are calls into the C library.
+// The clock of the process, and namespaces, are calls into the C library.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-pub use overbank_kit::machine::keep_on;
+pub use overbank_kit::machine::{heap_bytes, keep_on, thread_time};
 use serde_json::{Value, json};
 
 const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
@@ -74,13 +74,6 @@ pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns the bytes that the C library's allocator has handed out.
-pub fn heap_bytes() -> u64 {
-    // SAFETY: takes nothing, returns numbers.
-    let info = unsafe { libc::mallinfo2() };
-    (info.uordblks + info.hblkhd) as u64
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
     /// Bytes, reserved huge pages included.
@@ -124,20 +117,11 @@ pub fn available_bytes() -> Result<u64> {
     Ok(kib.with_context(|| format!("{FILE} has no MemAvailable"))? << 10)
 }
 
-/// Returns the time that the calling thread has been on a core.
-pub fn thread_time() -> Duration {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
 /// Returns the time that all threads of this process have been on a core, added up.
 pub fn process_time() -> Duration {
-    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-fn clock(id: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec. Both clocks exist on every Linux: the result is not looked at.
-    unsafe { libc::clock_gettime(id, &mut time) };
+    // SAFETY: writes one timespec. Every Linux has the clock: the result is not looked at.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

@@ -134,6 +134,14 @@ impl Db {
         }
     }
 
+    /// Returns the database, if it was opened for reading only.
+    pub fn into_read_only(self) -> Option<ReadOnlyDatabase> {
+        match self.base {
+            Base::Writable(_) => None,
+            Base::ReadOnly(database) => Some(database),
+        }
+    }
+
     fn on(base: Base) -> Self {
         Db { base, tables: Tables::new(), published: AtomicU64::new(0) }
     }

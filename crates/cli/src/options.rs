@@ -25,7 +25,7 @@ pub struct Common {
     /// Seed of traffic, hash functions and evictions
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Limit of memory for a capture or a live sample, in MiB
+    /// Limit of memory for a capture, a live sample or a file of keys, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     pub memory: usize,
     /// Output format

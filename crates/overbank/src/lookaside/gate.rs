@@ -272,6 +272,9 @@ impl Default for Meter {
 }
 
 impl Meter {
+    /// Lookups after which a new meter has measured both ways, and goes through the table again.
+    pub const SETTLED: u64 = (TIMED.end * METERED) as u64;
+
     /// Begins with a window through the table, which is not timed: the table is empty.
     pub const fn new() -> Self {
         Self {

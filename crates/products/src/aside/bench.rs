@@ -1,22 +1,32 @@
 //! An index that is measured with a look-aside table in front and without.
 //!
 //! A turn makes the table, runs operations until it is warm, and times others by the thread's CPU
-//! clock. Each answer is checked: the upper half of a value is a hash of its key.
+//! clock, which stops while more are drawn. Each answer is checked ([`Checked`]).
 
-mod databases;
+mod checked;
+pub(super) mod databases;
 mod live;
 
 use super::AsideError;
-use super::mix::{Kind, Op};
-use overbank::hash::mix;
+use super::mix::{Op, Stream};
+use checked::{Checked, value};
 use overbank_aside::lookaside::{Config, Report};
-use overbank_aside::{Source, Timer};
-use rustix::time::{ClockId, clock_gettime};
+use overbank_aside::{Source, Timer, Watched};
+use overbank_kit::machine::thread_time;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Keys of a burst.
 pub const BURST: usize = 32;
+/// Keys or operations between two looks at the flag that ends a run. As many operations, not timed,
+/// come before each timed piece: drawing it displaced the index from the processor's caches.
+const STEP: usize = 10_000;
+/// Most operations that are drawn and timed at once: 4 MB.
+const PIECE: usize = 250_000;
+/// Share of a part's lookups that must go through the table, for its hit rate to be one.
+const THROUGH: f64 = 0.9;
 
 /// An index that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +42,7 @@ pub enum Subject {
 }
 
 impl Subject {
+    /// All, the slow ones first.
     pub const ALL: [Subject; 8] = [
         Subject::BTreeMap,
         Subject::Redb,
@@ -74,24 +85,63 @@ impl Subject {
         self != Subject::HashMap
     }
 
-    /// Builds it, with a value for each key. Databases lie in a directory that goes with it.
+    /// Returns the bytes of memory that it takes for a key while it grows, at most. Databases are
+    /// files; LMDB keeps the pages of a transaction in memory.
+    pub fn key_bytes(self) -> u64 {
+        match self {
+            Subject::BTreeMap => 40,
+            Subject::Redb | Subject::RedbLatest | Subject::Lmdb | Subject::LmdbLatest => 50,
+            Subject::SkipMap => 80,
+            Subject::Congee => 150,
+            Subject::HashMap => 60,
+        }
+    }
+
+    /// Returns whether each of its lookups begins a transaction.
+    pub fn is_latest(self) -> bool {
+        matches!(self, Subject::RedbLatest | Subject::LmdbLatest)
+    }
+
+    /// Builds it, with a value for each key. Databases lie in a directory that goes with it. `stop`
+    /// ends it early.
     ///
     /// # Errors
-    /// A database failed.
-    pub fn build(self, keys: &[u64]) -> Result<Box<dyn Bench>, AsideError> {
-        Ok(match self {
+    /// A database failed, or it was stopped.
+    pub fn build(self, keys: &[u64], stop: &AtomicBool) -> Result<Box<dyn Bench>, AsideError> {
+        let keys = Keys { keys, stop };
+        match self {
             Subject::BTreeMap => live::btreemap(keys),
             Subject::SkipMap => live::skipmap(keys),
             Subject::Congee => live::congee(keys),
             Subject::HashMap => live::hashmap(keys),
-            Subject::Redb | Subject::RedbLatest => {
-                databases::redb(keys, self == Subject::RedbLatest)?
-            }
-            Subject::Lmdb | Subject::LmdbLatest => {
-                databases::lmdb(keys, self == Subject::LmdbLatest)?
-            }
+            Subject::Redb | Subject::RedbLatest => databases::redb::redb(keys, self.is_latest()),
+            Subject::Lmdb | Subject::LmdbLatest => databases::lmdb::lmdb(keys, self.is_latest()),
+        }
+    }
+}
+
+/// Keys to build an index of.
+#[derive(Clone, Copy)]
+struct Keys<'a> {
+    keys: &'a [u64],
+    stop: &'a AtomicBool,
+}
+
+impl Keys<'_> {
+    /// Inserts each with its first value.
+    fn each<E: Into<AsideError>>(
+        self,
+        mut insert: impl FnMut(u64, u64) -> Result<(), E>,
+    ) -> Result<(), AsideError> {
+        self.keys.chunks(STEP).try_for_each(|keys| {
+            go_on(self.stop)?;
+            keys.iter().try_for_each(|key| insert(*key, value(*key, 0)).map_err(E::into))
         })
     }
+}
+
+fn go_on(stop: &AtomicBool) -> Result<(), AsideError> {
+    if stop.load(Ordering::Relaxed) { Err(AsideError::Stopped) } else { Ok(()) }
 }
 
 impl fmt::Display for Subject {
@@ -111,20 +161,57 @@ impl FromStr for Subject {
     }
 }
 
-/// What is in front of the index in a turn: nothing, or a table. The adapters of databases want one
-/// in any case; an unused one has one bucket.
-pub type Front = Option<Config>;
+/// What is in front of the index in a turn: nothing, or a table. The timer of its lookups outlives
+/// the turn, since it takes longer to know what they cost.
+pub type Front<'a> = Option<(&'a Config, &'a mut Timer)>;
 
-fn config(front: &Front) -> Config {
-    front.clone().unwrap_or(Config::entries(1))
+/// Operations, to run together.
+#[derive(Clone, Copy, Debug)]
+struct Part<'a> {
+    ops: &'a [Op],
+    /// Whether lookups come in bursts of [`BURST`]: for operations that only read, with a table.
+    bursts: bool,
 }
 
-/// Timed operations of a turn.
-#[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
-    pub ops: &'a [Op],
-    /// Whether lookups come in bursts of [`BURST`]: for operations that only read, with a table.
-    pub bursts: bool,
+/// The operations of a turn.
+pub struct Work<'a> {
+    pub stream: &'a mut Stream,
+    /// Operations that warm the table up.
+    pub warm: usize,
+    /// Timed operations of a part.
+    pub operations: usize,
+    /// Timed parts. Lookups of those after the first come in bursts, if there is a table.
+    pub parts: usize,
+    pub stop: &'a AtomicBool,
+}
+
+impl Work<'_> {
+    /// Runs operations in pieces, each after `lead` that are not timed. Returns the time and the
+    /// number of all lookups.
+    fn run(
+        &mut self,
+        session: &mut impl Session,
+        operations: usize,
+        (lead, piece): (usize, usize),
+        bursts: bool,
+    ) -> Result<(Duration, u64), AsideError> {
+        let (mut time, mut lookups, mut left) = (Duration::ZERO, 0, operations);
+        while left > 0 {
+            go_on(self.stop)?;
+            let timed = left.min(piece);
+            let ops = self.stream.next(lead.min(timed) + timed);
+            let (first, ops) = ops.split_at(lead.min(timed));
+            session.run(Part { ops: first, bursts })?;
+            let start = thread_time();
+            session.run(Part { ops, bursts })?;
+            time += thread_time() - start;
+            session.recheck()?;
+            let looked_up = first.iter().chain(ops).filter(|op| op.kind.looks_up());
+            lookups += looked_up.count() as u64;
+            left -= timed;
+        }
+        Ok((time, lookups))
+    }
 }
 
 /// What a turn came to.
@@ -140,18 +227,19 @@ pub struct Turn {
 pub struct Table {
     pub slots: usize,
     pub bytes: usize,
-    /// Share of the timed lookups through it that it answered.
-    pub hit_rate: f64,
+    /// Share of the lookups through it, in the first part, that it answered. `None` if a part had
+    /// no lookups, or if more than a tenth of them went around the table.
+    pub hit_rate: Option<f64>,
     pub report: Report,
 }
 
 /// An index, built.
 pub trait Bench {
-    /// Makes the table, runs `warm`, then times each of `parts`.
+    /// Makes the table, warms it up, then times each part.
     ///
     /// # Errors
-    /// A database failed, a table cannot have the size, or an answer was wrong.
-    fn turn(&mut self, front: &Front, warm: &[Op], parts: &[Part<'_>]) -> Result<Turn, AsideError>;
+    /// A database failed, a table cannot have the size, an answer was wrong, or it was stopped.
+    fn turn(&mut self, front: Front<'_>, work: &mut Work<'_>) -> Result<Turn, AsideError>;
 
     /// Sets whether each lookup begins a transaction. Indexes in memory have none.
     fn set_latest(&mut self, _latest: bool) {}
@@ -160,88 +248,58 @@ pub trait Bench {
     fn bytes(&self) -> u64;
 }
 
-/// Returns the value of a key: its hash, and how many times it was written.
-fn value(key: u64, version: u32) -> u64 {
-    mix(key) & !0xffff_ffff | u64::from(version)
+/// The state of a table.
+struct State {
+    /// Lookups through it, and how many of them it answered.
+    counts: (u64, u64),
+    slots: usize,
+    bytes: usize,
+    report: Report,
 }
 
-/// Checks answers.
-#[derive(Default)]
-struct Checked {
-    wrong: u64,
-    absent: u64,
-}
-
-impl Checked {
-    #[inline(always)]
-    fn see(&mut self, key: u64, found: Option<u64>) {
-        match found {
-            Some(found) => self.wrong += u64::from((found ^ mix(key)) >> 32 != 0),
-            None => self.absent += 1,
-        }
+impl State {
+    fn of(table: &impl Watched, timer: &Timer) -> State {
+        let (slots, bytes, report) = (table.slots(), table.bytes(), table.gate().report());
+        State { counts: timer.counts(), slots, bytes, report }
     }
-
-    /// Keys that are inserted may be absent for a moment.
-    fn verdict<'a>(&self, ops: impl Iterator<Item = &'a [Op]>) -> Result<(), AsideError> {
-        let inserts = ops.flatten().any(|op| op.kind == Kind::Insert);
-        if self.wrong > 0 || self.absent > 0 && !inserts {
-            return Err(AsideError::Wrong { wrong: self.wrong, absent: self.absent });
-        }
-        Ok(())
-    }
-}
-
-/// Returns the bytes that the C library's allocator has handed out; 0 of another one.
-#[allow(unsafe_code)] // A call of the C library.
-fn heap_bytes() -> u64 {
-    #[cfg(target_env = "gnu")]
-    {
-        // SAFETY: takes nothing, returns numbers.
-        let info = unsafe { libc::mallinfo2() };
-        (info.uordblks + info.hblkhd) as u64
-    }
-    #[cfg(not(target_env = "gnu"))]
-    0
-}
-
-/// Returns the thread's CPU time in nanoseconds.
-fn cpu_ns() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
 /// What a turn works on.
 trait Session {
-    fn run(&mut self, part: Part<'_>, checked: &mut Checked) -> Result<(), AsideError>;
-    fn timer(&self) -> Option<&Timer>;
-    /// Returns the table's slots, bytes and what its gate says.
-    fn table(&self) -> (usize, usize, Report);
+    fn run(&mut self, part: Part<'_>) -> Result<(), AsideError>;
+    /// Compares answers with the index's, if its values are not known.
+    fn recheck(&mut self) -> Result<(), AsideError> {
+        Ok(())
+    }
+    fn checked(&mut self) -> &mut Checked;
+    /// Returns the table's state; `None` of an index alone.
+    fn state(&self) -> Option<State>;
 }
 
-/// Runs a turn. The hit rate is that of the first part.
-fn turn(
-    session: &mut impl Session,
-    front: &Front,
-    warm: &[Op],
-    parts: &[Part<'_>],
-) -> Result<Turn, AsideError> {
-    let mut checked = Checked::default();
-    session.run(Part { ops: warm, bursts: false }, &mut checked)?;
-    let counts = |session: &_| Session::timer(session).map_or((0, 0), Timer::counts);
-    let (before, mut after) = (counts(session), None);
-    let mut ns = Vec::new();
-    for part in parts {
-        let start = cpu_ns();
-        session.run(*part, &mut checked)?;
-        ns.push((cpu_ns() - start) / part.ops.len().max(1) as f64);
-        after.get_or_insert_with(|| counts(session));
+/// Runs a turn.
+fn turn(session: &mut impl Session, work: &mut Work<'_>) -> Result<Turn, AsideError> {
+    let counts = |session: &_| Session::state(session).map_or((0, 0), |state| state.counts);
+    work.run(session, work.warm, (0, STEP), false)?;
+    let (mut ns, mut rates) = (Vec::new(), Vec::new());
+    for part in 0..work.parts {
+        let before = counts(session);
+        let (time, lookups) = work.run(session, work.operations, (STEP, PIECE), part > 0)?;
+        let after = counts(session);
+        ns.push(time.as_nanos() as f64 / work.operations.max(1) as f64);
+        let (through, hits) = ((after.0 - before.0) as f64, (after.1 - before.1) as f64);
+        let known = through > 0.0 && through >= THROUGH * lookups as f64;
+        rates.push(known.then_some(hits / through));
     }
-    checked.verdict(std::iter::once(warm).chain(parts.iter().map(|part| part.ops)))?;
-    let after = after.unwrap_or(before);
-    let hit_rate = (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64;
-    let (slots, bytes, report) = session.table();
-    let table = Table { slots, bytes, hit_rate, report };
-    Ok(Turn { ns, table: front.is_some().then_some(table) })
+    session.checked().verdict()?;
+    let all: Option<Vec<f64>> = rates.into_iter().collect();
+    let hit_rate = all.and_then(|rates| rates.first().copied());
+    let table = session.state().map(|State { slots, bytes, report, .. }| Table {
+        slots,
+        bytes,
+        hit_rate,
+        report,
+    });
+    Ok(Turn { ns, table })
 }
 
 /// A key as a source has it.
@@ -260,22 +318,6 @@ impl KeyOf for [u8; 8] {
     fn of(key: u64) -> [u8; 8] {
         key.to_be_bytes()
     }
-}
-
-/// Reads a key through the table, or around it if there is no timer.
-#[inline(always)]
-fn read<S: Source<Key: KeyOf, Value = u64>>(
-    source: &S,
-    timer: &mut Option<Timer>,
-    key: u64,
-    checked: &mut Checked,
-) -> Result<(), S::Error> {
-    let found = match timer {
-        Some(timer) => timer.get(source, KeyOf::of(key))?,
-        None => source.around(KeyOf::of(key))?,
-    };
-    checked.see(key, found);
-    Ok(())
 }
 
 /// Reads keys in bursts through the table.

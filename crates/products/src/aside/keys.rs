@@ -35,7 +35,9 @@ impl fmt::Display for KeysError {
             KeysError::Length(bytes) => {
                 write!(f, "{bytes} bytes; must be a multiple of 8, little-endian numbers")
             }
-            KeysError::Empty => f.write_str("no keys"),
+            KeysError::Empty => {
+                f.write_str("no keys; must have one number a line, or 8 bytes a key (--binary)")
+            }
         }
     }
 }

@@ -55,6 +55,14 @@ impl Mix {
             Mix::F => (50, Kind::Modify),
         }
     }
+
+    fn lookup_share(self) -> f64 {
+        match (self, self.others()) {
+            (Mix::E, _) => 0.0,
+            (_, (percent, other)) if !other.looks_up() => 1.0 - f64::from(percent) / 100.0,
+            _ => 1.0,
+        }
+    }
 }
 
 impl FromStr for Mix {
@@ -74,6 +82,13 @@ pub enum Kind {
     /// This many keys from the key on.
     Scan(u32),
     Modify,
+}
+
+impl Kind {
+    /// Returns whether it looks its key up.
+    pub fn looks_up(self) -> bool {
+        matches!(self, Kind::Read | Kind::Modify)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,12 +112,21 @@ pub enum Stream {
         theta: f64,
         /// Keys in the index, those inserted included.
         keys: u64,
+        /// The key of each number; if there is none, [`key`].
+        list: Option<Arc<[u64]>>,
     },
     File {
         lookups: Arc<[u64]>,
         at: usize,
+        /// Each once.
+        keys: Arc<[u64]>,
+        /// Lookups of the most popular keys: of 1, of 2, and so on.
+        popular: Arc<[u64]>,
     },
 }
+
+/// Most bytes that a [`Stream::file`] takes for each lookup, while it is made.
+pub const LOOKUP_BYTES: u64 = 40;
 
 impl Stream {
     /// Draws from a mix over keys 0 to `keys` − 1, by Zipf's law with this θ.
@@ -112,26 +136,55 @@ impl Stream {
     pub fn drawn(mix: Mix, keys: u32, theta: f64, seed: u64) -> Result<Stream, WorkloadError> {
         let ranks = FlowStream::zipf(keys, theta, seed)?;
         let choices = FlowStream::uniform(100 * SCAN_MAX, seed ^ 0xa51de)?;
-        Ok(Stream::Drawn { mix, ranks, choices, theta, keys: u64::from(keys) })
+        Ok(Stream::Drawn { mix, ranks, choices, theta, keys: u64::from(keys), list: None })
+    }
+
+    /// Draws reads of these keys, by Zipf's law with this θ.
+    ///
+    /// # Errors
+    /// No keys, too many, or no such skew.
+    pub fn drawn_of(mut of: Vec<u64>, theta: f64, seed: u64) -> Result<Stream, WorkloadError> {
+        let count = u32::try_from(of.len()).unwrap_or(u32::MAX);
+        let mut stream = Stream::drawn(Mix::C, count, theta, seed)?;
+        // Neighbours in rank are no neighbours in order.
+        of.sort_unstable_by_key(|key| mix(*key));
+        if let Stream::Drawn { list, .. } = &mut stream {
+            *list = Some(of.into());
+        }
+        Ok(stream)
     }
 
     /// Reads a file's keys in order, again and again.
     pub fn file(lookups: Vec<u64>) -> Stream {
-        Stream::File { lookups: lookups.into(), at: 0 }
+        let mut keys = lookups.clone();
+        keys.sort_unstable();
+        let mut popular: Vec<u64> = keys.chunk_by(|a, b| a == b).map(|a| a.len() as u64).collect();
+        popular.sort_unstable_by(|a, b| b.cmp(a));
+        let mut sum = 0;
+        popular.iter_mut().for_each(|count| {
+            sum += *count;
+            *count = sum;
+        });
+        keys.dedup();
+        // As likely in any order: by the hash.
+        keys.sort_unstable_by_key(|key| mix(*key));
+        Stream::File { lookups: lookups.into(), at: 0, keys: keys.into(), popular: popular.into() }
+    }
+
+    /// Looks a file's keys up in an index of these.
+    pub fn over(mut self, of: Vec<u64>) -> Stream {
+        if let Stream::File { keys, .. } = &mut self {
+            *keys = of.into();
+        }
+        self
     }
 
     /// Returns the keys that the index has at first, in the order in which they are inserted.
-    pub fn keys(&self) -> Vec<u64> {
+    pub fn keys(&self) -> Arc<[u64]> {
         match self {
+            Stream::Drawn { list: Some(list), .. } => list.clone(),
             Stream::Drawn { keys, .. } => (0..*keys).map(key).collect(),
-            Stream::File { lookups, .. } => {
-                let mut keys = lookups.to_vec();
-                keys.sort_unstable();
-                keys.dedup();
-                // As likely in any order: by the hash.
-                keys.sort_unstable_by_key(|key| mix(*key));
-                keys
-            }
+            Stream::File { keys, .. } => keys.clone(),
         }
     }
 
@@ -139,7 +192,15 @@ impl Stream {
     pub fn key_count(&self) -> usize {
         match self {
             Stream::Drawn { ranks, .. } => ranks.flows() as usize,
-            Stream::File { .. } => self.keys().len(),
+            Stream::File { keys, .. } => keys.len(),
+        }
+    }
+
+    /// Returns the share of the operations that look a key up.
+    pub fn lookup_share(&self) -> f64 {
+        match self {
+            Stream::Drawn { mix, .. } => mix.lookup_share(),
+            Stream::File { .. } => 1.0,
         }
     }
 
@@ -148,21 +209,37 @@ impl Stream {
         matches!(self, Stream::File { .. } | Stream::Drawn { mix: Mix::C, .. })
     }
 
+    /// Goes back to where a file's lookups were before. Drawn operations go on: returns false.
+    pub fn go_back_to(&mut self, before: &Stream) -> bool {
+        match (self, before) {
+            (Stream::File { at, .. }, Stream::File { at: before, .. }) => {
+                *at = *before;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the next operations.
     pub fn next(&mut self, count: usize) -> Vec<Op> {
         (0..count).map(|_| self.op()).collect()
     }
 
     fn op(&mut self) -> Op {
-        let (mix, ranks, choices, keys) = match self {
-            Stream::File { lookups, at } => {
+        let (mix, ranks, choices, keys, list) = match self {
+            Stream::File { lookups, at, .. } => {
                 let key = lookups[*at];
                 *at = (*at + 1) % lookups.len();
                 return Op { kind: Kind::Read, key };
             }
-            Stream::Drawn { mix, ranks, choices, keys, .. } => (*mix, ranks, choices, keys),
+            Stream::Drawn { mix, ranks, choices, keys, list, .. } => {
+                (*mix, ranks, choices, keys, list)
+            }
         };
         let (rank, choice) = (u64::from(ranks.next_flow()), choices.next_flow());
+        if let Some(list) = list {
+            return Op { kind: Kind::Read, key: list[rank as usize] };
+        }
         let (share, other) = mix.others();
         if choice % 100 < share {
             if other == Kind::Insert {
@@ -188,14 +265,9 @@ impl Stream {
                 let sum = |to: f64| power_sum(1.0, to, *theta);
                 Some(sum(keys.min(entries as f64).max(1.0)) / sum(keys))
             }
-            Stream::File { lookups, .. } => {
-                let mut sorted = lookups.to_vec();
-                sorted.sort_unstable();
-                let mut counts: Vec<usize> =
-                    sorted.chunk_by(|a, b| a == b).map(<[u64]>::len).collect();
-                counts.sort_unstable_by(|a, b| b.cmp(a));
-                let top: usize = counts.iter().take(entries).sum();
-                Some(top as f64 / lookups.len() as f64)
+            Stream::File { lookups, popular, .. } => {
+                let top = popular.get(entries.clamp(1, popular.len()) - 1)?;
+                Some(*top as f64 / lookups.len() as f64)
             }
         }
     }
@@ -224,6 +296,8 @@ mod tests {
             };
             assert!(expected.0.contains(&reads) && expected.1.contains(&scans), "{mix:?}");
             assert_eq!(stream.reads_only(), mix == Mix::C);
+            let looked_up = ops.iter().filter(|op| op.kind.looks_up()).count() as f64;
+            assert!((looked_up / ops.len() as f64 - stream.lookup_share()).abs() < 0.02, "{mix:?}");
         }
         assert!("G".parse::<Mix>().is_err());
     }
@@ -231,7 +305,7 @@ mod tests {
     #[test]
     fn insertions_are_new_keys_in_turn() {
         let mut stream = Stream::drawn(Mix::D, 100, 0.99, 1).expect("a stream");
-        let mut known: std::collections::HashSet<u64> = stream.keys().into_iter().collect();
+        let mut known: std::collections::HashSet<u64> = stream.keys().iter().copied().collect();
         assert_eq!(known.len(), 100);
         for op in stream.next(10_000) {
             match op.kind {
@@ -249,7 +323,22 @@ mod tests {
         let stream = Stream::file(vec![5, 5, 5, 7, 7, 9]);
         assert_eq!(stream.keys().len(), 3);
         assert_eq!((stream.optimum(1), stream.optimum(2)), (Some(0.5), Some(5.0 / 6.0)));
+        assert_eq!(stream.optimum(9), Some(1.0));
         assert_eq!(Stream::drawn(Mix::D, 10, 0.9, 1).expect("a stream").optimum(5), None);
+    }
+
+    #[test]
+    fn listed_keys_are_drawn() {
+        let list: Vec<u64> = (0..100).map(|key| 3 * key).collect();
+        let mut stream = Stream::drawn_of(list.clone(), 0.99, 1).expect("a stream");
+        let mut keys = stream.keys().to_vec();
+        assert!(keys != list && stream.key_count() == 100 && stream.reads_only());
+        keys.sort_unstable();
+        assert_eq!(keys, list);
+        let drawn = stream.next(10_000);
+        assert!(drawn.iter().all(|op| op.kind == Kind::Read && list.contains(&op.key)));
+        let most = drawn.iter().filter(|op| op.key == stream.keys()[0]).count();
+        assert!(most > 1500, "the first of them is the most popular: {most}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use overbank_kit::spread::Spread;
 pub const EXPLAINED: &str = "ns: nanoseconds an operation, median of the rounds; ×: times as fast \
                              as the index alone, by round, with the range. Optimum: hit rate of the \
                              best fixed choice of as many keys. While its gate is closed, a table \
-                             answers in one bucket of 32.";
+                             answers in one bucket of 32. Gate: its state at the end of each round.";
 
 /// Shows all indexes with all tables.
 pub fn figures(comparison: &Comparison) -> Table {
@@ -37,11 +37,9 @@ pub fn figures(comparison: &Comparison) -> Table {
         }),
         ("ns", &|(index, table)| format!("{:.0}", table.map_or(index.alone_ns, |t| t.ns).median)),
         ("×", &|(_, table)| cell(table.map(|table| table.gain.cell(2)))),
-        ("hits %", &|(_, table)| cell(table.map(|table| percent(table.hit_rate)))),
+        ("hits %", &|(_, table)| cell(table.and_then(|table| table.hit_rate).map(percent))),
         ("optimum %", &|(_, table)| cell(table.and_then(|table| table.optimum).map(percent))),
-        ("gate", &|(_, table)| {
-            cell(table.map(|t| if t.open { "open" } else { "closed" }.to_owned()))
-        }),
+        ("gate", &|(index, table)| cell(table.map(|table| table.gate_state(index.rounds)))),
         ("ns in bursts", &|(_, table)| {
             optional(table.and_then(|table| table.burst_ns).map(|ns| ns.median), 0)
         }),
@@ -53,7 +51,7 @@ pub fn figures(comparison: &Comparison) -> Table {
     Table::of("", rows, shown)
 }
 
-/// Returns each table's index, size and the gate's reason.
+/// Returns each table's index, size and the gate's reason in the round with the median time.
 pub fn gates(comparison: &Comparison) -> impl Iterator<Item = (String, &str)> {
     comparison.indexes.iter().flat_map(|index| {
         index.tables.iter().map(|table| {
@@ -93,7 +91,7 @@ pub fn page(comparison: &Comparison, command: &str) -> String {
             (table(&figures(comparison)))
         }
         section {
-            h2 { "What the gate says" }
+            h2 { "What the gate says, in the round with the median time" }
             div class="scroll" { table class="text wrap" { tbody {
                 @for (table, gate) in gates(comparison) { tr { td { (table) } td { (gate) } } }
             } } }

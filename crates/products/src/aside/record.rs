@@ -28,8 +28,22 @@ pub struct Comparison {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Input {
-    File { file: String, lookups: usize },
-    BuiltIn { mix: Mix, keys: u32, theta: f64 },
+    File {
+        file: String,
+        lookups: usize,
+    },
+    /// Keys of a database that was there; drawn, or those of a file.
+    Database {
+        file: String,
+        table: String,
+        theta: Option<f64>,
+        lookups: Option<usize>,
+    },
+    BuiltIn {
+        mix: Mix,
+        keys: u32,
+        theta: f64,
+    },
 }
 
 impl fmt::Display for Input {
@@ -40,11 +54,20 @@ impl fmt::Display for Input {
             }
             Input::BuiltIn { mix, keys, theta } => {
                 let keys = count(u64::from(*keys));
-                write!(f, "YCSB {mix:?} ({}) over {keys} keys, ", mix.what())?;
-                if *theta == 0.0 { f.write_str("uniform") } else { write!(f, "Zipf θ = {theta}") }
+                write!(f, "YCSB {mix:?} ({}) over {keys} keys, {}", mix.what(), skew(*theta))
+            }
+            Input::Database { file, table, theta, lookups } => {
+                write!(f, "{file}, table {}", table.escape_debug())?;
+                theta.map_or(Ok(()), |theta| write!(f, ", {}", skew(theta)))?;
+                let lookups = lookups.map(|lookups| count(lookups as u64));
+                lookups.map_or(Ok(()), |lookups| write!(f, ", {lookups} lookups"))
             }
         }
     }
+}
+
+fn skew(theta: f64) -> String {
+    if theta == 0.0 { "uniform".to_owned() } else { format!("Zipf θ = {theta}") }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -60,6 +83,8 @@ pub struct IndexRecord {
     pub index: &'static str,
     pub what: &'static str,
     pub bytes: u64,
+    /// Rounds that were run.
+    pub rounds: u32,
     pub alone_ns: Spread,
     pub tables: Vec<TableRecord>,
 }
@@ -74,11 +99,24 @@ pub struct TableRecord {
     pub gain: Spread,
     pub burst_ns: Option<Spread>,
     pub burst_gain: Option<Spread>,
-    pub hit_rate: f64,
+    /// `None` if lookups went around the table, or there were none.
+    pub hit_rate: Option<f64>,
     pub optimum: Option<f64>,
-    /// Whether the gate was open at the end, and its report.
-    pub open: bool,
+    /// Rounds at whose end the gate was open.
+    pub open_rounds: u32,
+    /// The gate's report in the round with the median time.
     pub gate: String,
+}
+
+impl TableRecord {
+    /// Says in which of the rounds the gate was open.
+    pub fn gate_state(&self, rounds: u32) -> String {
+        match self.open_rounds {
+            0 => "closed".to_owned(),
+            open if open == rounds => "open".to_owned(),
+            open => format!("open in {open} of {rounds}"),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -43,14 +43,14 @@ pub fn recommend(indexes: &[IndexRecord]) -> Recommendation {
     };
     let mut reason = format!(
         "{} entries ({}) in front of {}: {:.0} ns an operation instead of {:.0} ns, {:.2} times as \
-         fast, since {} % of the lookups hit.",
+         fast{}.",
         count(table.entries as u64),
         size_text(table.bytes),
         index.index,
         table.ns.median,
         index.alone_ns.median,
         table.gain.median,
-        percent(table.hit_rate),
+        hits(", since", table),
     );
     let mut others =
         found.iter().filter(|other| other.0.index != index.index).map(|(index, table)| {
@@ -78,12 +78,17 @@ fn why(index: Option<&IndexRecord>) -> String {
     let fastest = index.tables.iter().min_by(|a, b| a.ns.median.total_cmp(&b.ns.median));
     fastest.map_or(String::new(), |table| {
         format!(
-            "{} takes {:.0} ns alone and {:.0} ns with {} entries, where {} % of the lookups hit.",
+            "{} takes {:.0} ns alone and {:.0} ns with {} entries{}.",
             index.index,
             index.alone_ns.median,
             table.ns.median,
             count(table.entries as u64),
-            percent(table.hit_rate),
+            hits(", where", table),
         )
     })
+}
+
+fn hits(before: &str, table: &TableRecord) -> String {
+    let known = |rate| format!("{before} {} % of the lookups hit", percent(rate));
+    table.hit_rate.map_or(String::new(), known)
 }

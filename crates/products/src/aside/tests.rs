@@ -1,13 +1,15 @@
 use super::*;
 use serde_json::Value;
+use std::sync::atomic::Ordering;
 
-fn plan(subjects: &[Subject], entries: &str) -> Plan {
+pub(super) fn plan(subjects: &[Subject], entries: &str) -> Plan {
     Plan {
         subjects: subjects.to_vec(),
         entries: entries.split(',').map(|text| text.parse().expect("entries")).collect(),
         rounds: 2,
         operations: 4000,
         warm: 3000,
+        settle: 0,
         gate: true,
         seed: 1,
         pinned_core: None,
@@ -16,7 +18,7 @@ fn plan(subjects: &[Subject], entries: &str) -> Plan {
 
 fn run_silently(plan: &Plan, stream: &Stream, stop: bool) -> Result<Comparison, AsideError> {
     let input = Input::BuiltIn { mix: Mix::C, keys: 1, theta: 0.0 };
-    run(plan, input, stream, &AtomicBool::new(stop), &mut |_, _| {})
+    run(plan, input, stream, None, &AtomicBool::new(stop), &mut |_, _| {})
 }
 
 /// Every index with every mix: answers are checked in each turn.
@@ -34,7 +36,7 @@ fn every_index_runs_every_mix() {
             assert!(half.slots >= 1000 && few.slots >= 64 && index.alone_ns.low > 0.0);
             assert_eq!(half.burst_ns.is_some(), mix == Mix::C, "{mix:?}");
             if matches!(mix, Mix::A | Mix::B | Mix::C | Mix::F) {
-                let (hits, optimum) = (half.hit_rate, half.optimum.expect("fixed"));
+                let (hits, optimum) = (half.hit_rate.expect("hits"), half.optimum.expect("fixed"));
                 assert!(hits > 0.3 && optimum > 0.8, "{mix:?} {}: {hits}", index.index);
             }
         }
@@ -47,8 +49,57 @@ fn a_file_is_looked_up_in_its_order() {
     let stream = Stream::file(lookups);
     let found = run_silently(&plan(&[Subject::BTreeMap], "100%"), &stream, false).expect("runs");
     let table = &found.indexes[0].tables[0];
-    assert!(found.keys < 997 && table.optimum == Some(1.0) && table.hit_rate > 0.3, "{table:?}");
+    assert!(
+        found.keys < 997 && table.optimum == Some(1.0) && table.hit_rate > Some(0.3),
+        "{table:?}"
+    );
     assert!(table.burst_ns.is_some());
+}
+
+/// With what the command has: timed lookups go through the table, which its timer has measured.
+#[test]
+fn timed_lookups_go_through_the_table() {
+    let stream = Stream::drawn(Mix::C, 100_000, 0.99, 1).expect("a stream");
+    let plan = Plan {
+        operations: OPERATIONS,
+        warm: WARM,
+        settle: SETTLE,
+        gate: false,
+        ..plan(&[Subject::BTreeMap], "10000")
+    };
+    let found = run_silently(&plan, &stream, false).expect("a comparison");
+    let hits = found.indexes[0].tables[0].hit_rate;
+    assert!(hits > Some(0.3), "{hits:?}");
+    let fresh =
+        run_silently(&Plan { settle: 0, rounds: 1, ..plan }, &stream, false).expect("a comparison");
+    assert_eq!(fresh.indexes[0].tables[0].hit_rate, None, "a new timer goes around");
+}
+
+/// All contestants of a round look up the same keys of a file: those of the second size hit as the
+/// first.
+#[test]
+fn a_file_is_the_same_for_all_in_a_round() {
+    let lookups: Vec<u64> = (0..50_000u64).map(|at| at * at % 9973).collect();
+    let stream = Stream::file(lookups);
+    let found = run_silently(&plan(&[Subject::Lmdb], "10%,10%"), &stream, false).expect("runs");
+    let [a, b] = &found.indexes[0].tables[..] else { panic!("two sizes") };
+    assert!(a.hit_rate > Some(0.0) && a.hit_rate == b.hit_rate, "{a:?} {b:?}");
+}
+
+#[test]
+fn a_run_is_stopped_in_the_middle() {
+    let stream = Stream::drawn(Mix::C, 100_000, 0.99, 1).expect("a stream");
+    let stop = AtomicBool::new(false);
+    let keys = stream.keys();
+    for subject in Subject::ALL {
+        let mut index = subject.build(&keys[..1000], &stop).expect("built");
+        stop.store(true, Ordering::Relaxed);
+        assert!(matches!(subject.build(&keys, &stop), Err(AsideError::Stopped)));
+        let mut stream = stream.clone();
+        let work = &mut Work { stream: &mut stream, warm: 1, operations: 1, parts: 1, stop: &stop };
+        assert!(matches!(index.turn(None, work), Err(AsideError::Stopped)), "{subject}");
+        stop.store(false, Ordering::Relaxed);
+    }
 }
 
 #[test]
@@ -57,6 +108,8 @@ fn a_plan_without_work_is_refused() {
     let refused = |plan: &Plan| run_silently(plan, &stream, false).expect_err("refused");
     assert!(matches!(refused(&plan(&[], "1%")), AsideError::NoIndex));
     assert!(matches!(refused(&plan(&[Subject::HashMap], "1%")), AsideError::Unordered(_)));
+    let error = refused(&plan(&[Subject::BTreeMap], "1%,101"));
+    assert_eq!(error.to_string(), "--entries 101: must be at most 100, the number of keys");
     let stopped = run_silently(&plan(&[Subject::BTreeMap], "1%"), &stream, true);
     assert!(matches!(stopped, Err(AsideError::Stopped)));
     for wrong in ["0", "0%", "101%", "-1", "x", "1.5", ""] {
@@ -75,13 +128,13 @@ fn index(index: &'static str, alone: f64, tables: &[(usize, f64)]) -> IndexRecor
         gain: spread(alone / ns),
         burst_ns: None,
         burst_gain: None,
-        hit_rate: 0.75,
+        hit_rate: Some(0.75),
         optimum: None,
-        open: true,
+        open_rounds: 1,
         gate: String::new(),
     });
     let tables = tables.collect();
-    IndexRecord { index, what: "", bytes: 1, alone_ns: spread(alone), tables }
+    IndexRecord { index, what: "", bytes: 1, rounds: 1, alone_ns: spread(alone), tables }
 }
 
 #[test]

@@ -57,7 +57,7 @@ mod shared {
     use overbank_products::aside::bench::{Bench, Subject};
     use overbank_products::aside::mix::{Mix, Stream};
     use overbank_products::aside::record::{IndexRecord, TableRecord};
-    use overbank_products::aside::{Entries, Plan, WARM, measure};
+    use overbank_products::aside::{AsideError, Entries, Plan, SETTLE, WARM, measure};
 
     /// What is measured of an index: mix, skew, sizes of tables, and whether they may step aside.
     #[derive(Clone, Copy)]
@@ -100,13 +100,14 @@ mod shared {
     ) -> Result<Measured, LabError> {
         let smoke = context.smoke();
         let Case { subject, mix, theta, shares, gate } = case;
-        index.set_latest(matches!(subject, Subject::RedbLatest | Subject::LmdbLatest));
+        index.set_latest(subject.is_latest());
         let plan = Plan {
             subjects: vec![subject],
             entries: shares.iter().map(|share| Entries::Share(*share)).collect(),
             rounds: if smoke { 2 } else { 7 },
             operations: if smoke { 4000 } else { 500_000 },
             warm: if smoke { 20_000 } else { WARM },
+            settle: if smoke { 0 } else { SETTLE },
             gate,
             seed: context.seed,
             pinned_core: None,
@@ -124,10 +125,13 @@ mod shared {
     }
 
     /// Builds an index with its keys.
-    pub fn built(subject: Subject, smoke: bool) -> Result<Box<dyn Bench>, LabError> {
-        let stream = Stream::drawn(Mix::C, keys(subject, smoke), 0.0, 1);
+    pub fn built(context: &Context<'_>, subject: Subject) -> Result<Box<dyn Bench>, LabError> {
+        let stream = Stream::drawn(Mix::C, keys(subject, context.smoke()), 0.0, 1);
         let keys = stream.map_err(LabError::failed)?.keys();
-        subject.build(&keys).map_err(LabError::failed)
+        subject.build(&keys, context.stop).map_err(|error| match error {
+            AsideError::Stopped => LabError::Stopped,
+            error => LabError::failed(error),
+        })
     }
 
     /// Returns all figures as a table.
@@ -145,13 +149,13 @@ mod shared {
                 ("entries", &|(_, table)| table.entries.to_string()),
                 ("MB", &|(_, table)| format!("{:.1}", table.bytes as f64 / 1e6)),
                 ("gate", &|(of, table)| {
-                    let state = if table.open { "open" } else { "closed" };
-                    if of.case.gate { state } else { "none" }.to_owned()
+                    let state = || table.gate_state(of.index.rounds);
+                    if of.case.gate { state() } else { "none".to_owned() }
                 }),
                 ("alone, ns", &|(of, _)| of.index.alone_ns.cell(0)),
                 ("×", &|(_, table)| gain(Some(table.gain))),
                 ("× in bursts", &|(_, table)| gain(table.burst_gain)),
-                ("hits %", &|(_, table)| percent(table.hit_rate)),
+                ("hits %", &|(_, table)| table.hit_rate.map_or("–".to_owned(), percent)),
                 ("optimum %", &|(_, table)| table.optimum.map_or("–".to_owned(), percent)),
             ],
         )

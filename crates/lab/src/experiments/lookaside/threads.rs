@@ -4,9 +4,8 @@ use super::LOOKASIDE_THREADS;
 use crate::prelude::*;
 use overbank_aside::lookaside::Config;
 use overbank_aside::{Aside, Index, Source, congee};
-use overbank_kit::machine::{keep_on, usable_cores};
+use overbank_kit::machine::{keep_on, thread_time, usable_cores};
 use overbank_products::aside::mix::key;
-use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,19 +44,14 @@ const CLAIMS: &[Claim<All>] = &[
     }),
 ];
 
-fn cpu_ns() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-}
-
 /// Returns the nanoseconds of a lookup.
 fn lookups(aside: &Front, keys: &[u64], through: bool) -> f64 {
-    let start = cpu_ns();
+    let start = thread_time();
     for &key in keys {
         let Ok(value) = if through { Ok(aside.get(key)) } else { aside.around(key) };
         black_box(value);
     }
-    (cpu_ns() - start) / keys.len() as f64
+    (thread_time() - start).as_nanos() as f64 / keys.len() as f64
 }
 
 /// Draws keys for a thread.

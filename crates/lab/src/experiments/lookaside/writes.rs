@@ -19,7 +19,7 @@ const CLAIMS: &[Claim<[Measured]>] = &[
     Claim::new("updates leave hits", "keys stay in the table", |all: &[Measured]| {
         let hits = |mix| {
             let of = all.iter().find(|of| of.case.mix == mix)?;
-            Some(of.table(TENTH)?.hit_rate)
+            of.table(TENTH)?.hit_rate
         };
         let (half, few) = (hits(Mix::A)?, hits(Mix::B)?);
         Finding::new(half > 0.1 && few > 0.1, format!("{}, {}", percent(half, 1), percent(few, 1)))
@@ -40,7 +40,7 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         |subject| format!("{subject}: building"),
         |context, subject| {
             // Insertions of D come last: each case expects the keys that were there at first.
-            let mut index = built(subject, smoke)?;
+            let mut index = built(context, subject)?;
             context.each(
                 MIXES,
                 |mix| format!("{subject}, {mix:?}"),

@@ -1,15 +1,15 @@
 //! Indexes in memory.
 
-use super::{
-    Bench, Checked, Front, Part, Session, Turn, config, heap_bytes, read, read_bursts, turn, value,
-};
+use super::{Bench, Checked, Front, Keys, Part, Session, State, Turn, Work, read_bursts, turn};
 use crate::aside::AsideError;
-use crate::aside::mix::{Kind, Op, SCAN_MAX};
+use crate::aside::mix::{Kind, SCAN_MAX};
 use crossbeam_skiplist::SkipMap;
 use overbank_aside::locked::Locked;
-use overbank_aside::lookaside::Report;
-use overbank_aside::{Aside, Index, Timer, Watched, congee};
+use overbank_aside::lookaside::Config;
+use overbank_aside::{Aside, Index, Source, Timer, congee};
+use overbank_kit::machine::heap_bytes;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::hint::black_box;
 
 type Hash = hashbrown::HashMap<u64, u64>;
@@ -21,7 +21,7 @@ struct Live<I> {
     index: I,
     scan: Scan<I>,
     bytes: u64,
-    version: u32,
+    checked: Checked,
 }
 
 /// The index of a [`Live`], lent to the table of a turn. Nothing else writes to it in the turn.
@@ -41,19 +41,24 @@ impl<I: Index<u64, u64>> Index<u64, u64> for Lent<'_, I> {
     }
 }
 
+type Built = Result<Box<dyn Bench>, AsideError>;
+
 fn built<I: Index<u64, u64> + 'static>(
-    keys: &[u64],
+    keys: Keys<'_>,
     index: impl FnOnce() -> I,
     scan: Scan<I>,
-) -> Box<dyn Bench> {
+) -> Built {
     let before = heap_bytes();
     let index = index();
-    keys.iter().for_each(|key| index.insert(*key, value(*key, 0)));
+    keys.each(|key, value| {
+        index.insert(key, value);
+        Ok::<_, AsideError>(())
+    })?;
     let bytes = heap_bytes().saturating_sub(before);
-    Box::new(Live { index, scan, bytes, version: 0 })
+    Ok(Box::new(Live { index, scan, bytes, checked: Checked::default() }))
 }
 
-pub fn btreemap(keys: &[u64]) -> Box<dyn Bench> {
+pub fn btreemap(keys: Keys<'_>) -> Built {
     let scan: Scan<Locked<BTreeMap<u64, u64>>> = |index, key, count| {
         index
             .read(|map| map.range(key..).take(count as usize).for_each(|pair| _ = black_box(pair)));
@@ -61,19 +66,19 @@ pub fn btreemap(keys: &[u64]) -> Box<dyn Bench> {
     built(keys, Locked::default, scan)
 }
 
-pub fn hashmap(keys: &[u64]) -> Box<dyn Bench> {
+pub fn hashmap(keys: Keys<'_>) -> Built {
     let scan: Scan<Locked<Hash>> = |_, _, _| {};
     built(keys, Locked::default, scan)
 }
 
-pub fn skipmap(keys: &[u64]) -> Box<dyn Bench> {
+pub fn skipmap(keys: Keys<'_>) -> Built {
     let scan: Scan<SkipMap<u64, u64>> = |index, key, count| {
         index.range(key..).take(count as usize).for_each(|entry| _ = black_box(*entry.value()));
     };
     built(keys, SkipMap::new, scan)
 }
 
-pub fn congee(keys: &[u64]) -> Box<dyn Bench> {
+pub fn congee(keys: Keys<'_>) -> Built {
     let scan: Scan<congee::Tree> = |index, key, count| {
         let mut found = [(0, 0); SCAN_MAX as usize];
         black_box(index.range(key, u64::MAX, &mut found[..count as usize]));
@@ -82,60 +87,71 @@ pub fn congee(keys: &[u64]) -> Box<dyn Bench> {
 }
 
 /// What a turn works on: the index, and the table in front if there is a timer.
-struct State<'a, I> {
-    live: &'a Live<I>,
+struct Turning<'a, I> {
+    index: &'a I,
+    scan: Scan<I>,
+    checked: &'a mut Checked,
     aside: Aside<Lent<'a, I>, u64, u64>,
-    timer: Option<Timer>,
+    timer: Option<&'a mut Timer>,
 }
 
-impl<I: Index<u64, u64>> State<'_, I> {
-    fn write(&self, key: u64) {
-        let value = value(key, self.live.version);
+impl<I: Index<u64, u64>> Turning<'_, I> {
+    #[inline(always)]
+    fn read(&mut self, key: u64) {
+        let Ok(found): Result<_, Infallible> = match &mut self.timer {
+            Some(timer) => timer.get(&self.aside, key),
+            None => self.aside.around(key),
+        };
+        self.checked.see(key, found);
+    }
+
+    fn write(&mut self, key: u64) {
+        let value = self.checked.write(key);
         match &self.timer {
             Some(_) => self.aside.insert(key, value),
-            None => self.live.index.insert(key, value),
+            None => self.index.insert(key, value),
         }
     }
 }
 
-impl<I: Index<u64, u64>> Session for State<'_, I> {
-    fn run(&mut self, part: Part<'_>, checked: &mut Checked) -> Result<(), AsideError> {
+impl<I: Index<u64, u64>> Session for Turning<'_, I> {
+    fn run(&mut self, part: Part<'_>) -> Result<(), AsideError> {
         if let (Some(timer), true) = (&mut self.timer, part.bursts) {
-            let Ok(()) = read_bursts(&self.aside, timer, part.ops, checked);
-            return Ok(());
-        }
-        for op in part.ops {
-            match op.kind {
-                Kind::Read => {
-                    let Ok(()) = read(&self.aside, &mut self.timer, op.key, checked);
+            let Ok(()) = read_bursts(&self.aside, timer, part.ops, self.checked);
+        } else {
+            for op in part.ops {
+                match op.kind {
+                    Kind::Read => self.read(op.key),
+                    Kind::Update | Kind::Insert => self.write(op.key),
+                    Kind::Modify => {
+                        self.read(op.key);
+                        self.write(op.key);
+                    }
+                    Kind::Scan(count) => (self.scan)(self.index, op.key, count),
                 }
-                Kind::Update | Kind::Insert => self.write(op.key),
-                Kind::Modify => {
-                    let Ok(()) = read(&self.aside, &mut self.timer, op.key, checked);
-                    self.write(op.key);
-                }
-                Kind::Scan(count) => (self.live.scan)(&self.live.index, op.key, count),
             }
         }
+        // Each operation is a group.
+        self.checked.close(&[]);
         Ok(())
     }
 
-    fn timer(&self) -> Option<&Timer> {
-        self.timer.as_ref()
+    fn checked(&mut self) -> &mut Checked {
+        self.checked
     }
 
-    fn table(&self) -> (usize, usize, Report) {
-        let table = self.aside.table();
-        (table.slots(), table.bytes(), table.gate().report())
+    fn state(&self) -> Option<State> {
+        let timer = self.timer.as_ref()?;
+        Some(State::of(self.aside.table(), timer))
     }
 }
 
 impl<I: Index<u64, u64>> Bench for Live<I> {
-    fn turn(&mut self, front: &Front, warm: &[Op], parts: &[Part<'_>]) -> Result<Turn, AsideError> {
-        self.version += 1;
-        let aside = Aside::new(Lent(&self.index), &config(front))?;
-        let mut state = State { live: self, aside, timer: front.is_some().then(Timer::new) };
-        turn(&mut state, front, warm, parts)
+    fn turn(&mut self, front: Front<'_>, work: &mut Work<'_>) -> Result<Turn, AsideError> {
+        let Live { index, scan, checked, .. } = self;
+        let (config, timer) = front.unzip();
+        let aside = Aside::new(Lent(index), config.unwrap_or(&Config::entries(1)))?;
+        turn(&mut Turning { index, scan: *scan, checked, aside, timer }, work)
     }
 
     fn bytes(&self) -> u64 {
