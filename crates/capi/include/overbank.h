@@ -1453,8 +1453,8 @@ enum overbank_status overbank_copies_writer_keep(struct overbank_copies_writer *
 enum overbank_status overbank_copies_writer_finish(struct overbank_copies_writer *writer);
 
 /**
- * Makes a table for `entries` entries, and sets `*out`: before the database's first commit or after
- * any.
+ * Makes a table for `entries` entries, and sets `*out`: before the database's first commit or
+ * after any.
  *
  * Keys have `key_words` words of 64 bits, 1 to 4, and values `value_words`, 1 to 8; two keys are
  * the same if their words are. Fill up what is shorter with zeroes. `options` may be NULL.
@@ -1602,8 +1602,8 @@ enum overbank_status overbank_versioned_view_lookup(const struct overbank_versio
  * often. Waits for nothing.
  *
  * Requires:
- * The view is NULL or live, and no other call moves it; `ticket` is NULL, zeroed, or as the library
- * wrote it; `value` is NULL or has `value_words` words.
+ * The view is NULL or live, and no other call moves it; `ticket` is NULL, zeroed, or as the
+ * library wrote it; `value` is NULL or has `value_words` words.
  */
 enum overbank_status overbank_versioned_view_fill(const struct overbank_versioned_view *view,
                                                   const struct overbank_ticket *ticket,
@@ -1652,8 +1652,8 @@ enum overbank_status overbank_versioned_commit_begin(struct overbank_versioned_c
  * Allocates. Waits for at most a handful of stores of another thread.
  *
  * Requires:
- * The commit is NULL or live, and in no other call; `key` is NULL or has `key_words` words, `value`
- * is NULL or has `value_words`.
+ * The commit is NULL or live, and in no other call; `key` is NULL or has `key_words` words;
+ * `value` is NULL or has `value_words`.
  */
 enum overbank_status overbank_versioned_commit_change(struct overbank_versioned_commit *commit,
                                                       const uint64_t *key,

@@ -1,4 +1,5 @@
-//! Look-aside tables for C: what `copies.rs` and `versioned.rs` share. Tickets, options, counts, the gate; keys and values of any number of words.
+//! Look-aside tables for C: what `copies.rs` and `versioned.rs` share. Tickets, options, counts,
+//! the gate; keys and values of any number of words.
 //!
 //! ```text
 //!  overbank_ticket ── table: number of the table in this process; 0 fills nothing
