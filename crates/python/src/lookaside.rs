@@ -28,8 +28,9 @@ const BUCKET: (u64, u128) = (3, 64);
 /// Copies of an index's answers in front of it, in fixed memory: whole numbers to whole numbers.
 ///
 /// Whether an answer is cached never changes what it is, provided that every write of the index
-/// happens within writing. Any number of threads may call everything at once: lookups and fills
-/// never wait, and writing and clear only for moments of others like them.
+/// happens within writing. Any number of threads may call everything at once: lookups never
+/// wait, a fill only for one of the same tickets, and writing and clear for a few stores of another
+/// thread or its clear.
 #[pyclass(frozen, module = "overbank")]
 pub struct LookAside {
     table: Arc<Table>,
@@ -265,7 +266,8 @@ fn costs(given: &Bound<'_, PyAny>) -> PyResult<Costs> {
     };
     for (name, cost) in [("hit", hit), ("miss", miss), ("index", index)] {
         if !(cost.is_finite() && cost > 0.0) {
-            let text = format!("costs: {name} {cost}: must be above 0 and finite; None if unknown");
+            let text =
+                format!("costs: {name} {cost}: must be above 0 and finite; costs=None if unknown");
             return Err(value(text));
         }
     }

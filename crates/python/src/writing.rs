@@ -89,10 +89,10 @@ impl Writing {
     /// Says which values the index has for the keys after the write, and which keys it has at all,
     /// all unless given. Entries that were there get them when the write is left.
     ///
-    /// Of keys that share a bucket, of three entries, only the largest can get its value; the others
-    /// are unknown again. So a write of few keys beside the table's slots keeps nearly all. Nothing
-    /// is kept in a bucket that another writer came to meanwhile, nor of a key that is there twice,
-    /// nor of more keys than fit the table, or than 65,536.
+    /// Of keys that share a bucket, of three entries, only the largest can get its value; the
+    /// others stay without entries. So a write of few keys beside the table's slots keeps nearly
+    /// all. Nothing is kept in a bucket that another writer came to meanwhile, nor of a key that is
+    /// there twice, nor of more keys than fit the table, or than 65,536.
     #[pyo3(signature = (values, found = None))]
     fn keep(
         &self,
