@@ -70,6 +70,8 @@ pub struct Gate {
     seen: [AtomicU64; 4],
     metered: [AtomicU64; 2],
     window: [AtomicU64; 2],
+    /// Bits of the misses that meters counted for each that the sample would have had, last time.
+    luck: AtomicU64,
     decisions: AtomicU64,
     stripes: [Stripe; STRIPES],
 }
@@ -85,6 +87,7 @@ impl Gate {
             seen: Default::default(),
             metered: Default::default(),
             window: Default::default(),
+            luck: AtomicU64::new(1f64.to_bits()),
             decisions: AtomicU64::new(0),
             stripes: Default::default(),
         };
@@ -147,9 +150,7 @@ impl Gate {
         let since = |at: usize| now[at] - self.seen[at].load(Relaxed);
         let (sampled, metered) = ([since(0), since(1)], [since(2), since(3)]);
         if sampled[0] + sampled[1] >= WINDOW {
-            // What meters counted is all of their lookups. The sample has hot keys by luck, or not.
-            let by_meters = self.is_open() && metered[0] + metered[1] >= WINDOW;
-            let new = if by_meters { metered } else { sampled };
+            let new = self.corrected(sampled, metered);
             self.seen.iter().zip(now).for_each(|(place, count)| place.store(count, Relaxed));
             self.window.iter().zip(new).for_each(|(place, count)| place.store(count, Relaxed));
             self.decisions.fetch_add(1, Relaxed);
@@ -160,6 +161,22 @@ impl Gate {
             }
         }
         self.deciding.store(false, Release);
+    }
+
+    /// Returns hits and misses of a window. What meters counted is all of their lookups. The sample
+    /// has hot keys by luck, or not; while the table is closed there is only the sample, and its
+    /// luck is taken to be what it was.
+    fn corrected(&self, sampled: [u64; 2], metered: [u64; 2]) -> [u64; 2] {
+        let misses = |[hits, misses]: [u64; 2]| misses as f64 / (hits + misses) as f64;
+        if self.is_open() && metered[0] + metered[1] >= WINDOW {
+            let luck = misses(metered) / misses(sampled).max(1.0 / WINDOW as f64);
+            self.luck.store(luck.to_bits(), Relaxed);
+            return metered;
+        }
+        let all = sampled[0] + sampled[1];
+        let luck = f64::from_bits(self.luck.load(Relaxed));
+        let misses = (sampled[1] as f64 * luck).min(all as f64) as u64;
+        [all - misses, misses]
     }
 
     /// Reports whether the table works, and why.

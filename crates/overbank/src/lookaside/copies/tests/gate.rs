@@ -87,16 +87,18 @@ fn without_a_gate_or_without_costs_a_table_always_works() {
     }
 }
 
-/// Lookups take `costs` on a clock that the test moves, but each of `stalls` of 5000 a millisecond;
-/// returns the gate's verdict.
-fn metered(costs: Costs, stalls: u32) -> bool {
-    let table = table(Config::entries(ENTRIES).gate(None));
+/// Lookups of `key` take `costs` on a clock that the test moves, but each of `stalls` of 5000 a
+/// millisecond. Returns how many went around, and how often the gate changed its mind.
+fn metered(
+    table: &Table,
+    costs: Costs,
+    stalls: u32,
+    key: impl Fn(&mut Pcg32) -> u64,
+) -> (u32, u32) {
     let (mut meter, mut now, mut pcg) = (Meter::new(), 0.0, Pcg32::new(6, 6));
-    let (mut around, mut calls) = (0, 0);
-    for _ in 0..800_000 {
-        // Four of five from few keys.
-        let bound = if pcg.below(5) == 0 { 1 << 30 } else { 500 };
-        let key = u64::from(pcg.below(bound));
+    let (mut around, mut calls, mut open, mut changes) = (0, 0, true, 0);
+    for _ in 0..1_600_000 {
+        let key = key(&mut pcg);
         if pcg.below(5000) < stalls {
             now += 1e6;
         }
@@ -120,19 +122,42 @@ fn metered(costs: Costs, stalls: u32) -> bool {
                 table.fill(ticket, Some(key));
             }
         }
+        changes += u32::from(table.gate().is_open() != open);
+        open = table.gate().is_open();
     }
-    assert!(calls < 2000 && around == 512 * 512, "{around}");
-    let seen = table.gate().report().costs.expect("measured");
-    assert!((seen.index / costs.index - 1.0).abs() < 0.1, "{seen:?}");
-    table.gate().is_open()
+    assert!(calls < 4000);
+    (around, changes)
 }
 
 #[test]
 fn costs_follow_from_windows_through_the_table_and_around_it() {
-    for stalls in [0, 1] {
-        assert!(metered(TREE, stalls));
-        assert!(!metered(HASH, stalls));
+    // Four of five from few keys.
+    let key = |pcg: &mut Pcg32| {
+        let bound = if pcg.below(5) == 0 { 1 << 30 } else { 500 };
+        u64::from(pcg.below(bound))
+    };
+    for (costs, pays) in [(TREE, true), (HASH, false)] {
+        for stalls in [0, 1] {
+            let table = table(Config::entries(ENTRIES).gate(None));
+            let (around, _) = metered(&table, costs, stalls, key);
+            assert_eq!((around, table.gate().is_open()), (512 * 512, pays));
+            let seen = table.gate().report().costs.expect("measured");
+            assert!((seen.index / costs.index - 1.0).abs() < 0.1, "{seen:?}");
+        }
     }
+}
+
+/// Half of the lookups are of one key whose bucket is in the sample: it would have 97 % hits.
+#[test]
+fn a_sample_that_has_the_hot_key_does_not_open_the_gate_again() {
+    let table = table(Config::entries(ENTRIES).gate(None));
+    let bucket = |key| table.table.place(table.hash(key)).bucket;
+    let hot = (0..).find(|&key| bucket(key) == 0).expect("one of 320");
+    let key = |pcg: &mut Pcg32| if pcg.below(2) == 0 { hot } else { u64::from(pcg.draw()) };
+    let costs = Costs { hit: 40.0, miss: 90.0, index: 60.0 };
+    let (_, changes) = metered(&table, costs, 0, key);
+    let report = table.gate().report();
+    assert_eq!((changes, report.open), (1, false), "{report}");
 }
 
 #[test]
