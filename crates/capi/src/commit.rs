@@ -2,6 +2,7 @@
 
 use overbank::lookaside::Commit;
 
+use crate::answers::*;
 use crate::aside::*;
 use crate::border::*;
 use crate::versioned::{Table, Words, overbank_versioned};
@@ -126,7 +127,8 @@ pub unsafe extern "C" fn overbank_versioned_commit_begin(
 /// commits. A key that the table had has its new value there once published (of 65,536 keys at
 /// most). OVERBANK_INVALID if no commit has begun.
 ///
-/// Allocates. Waits for at most a handful of stores of another thread.
+/// Allocates for a key that the table had: if the system then has no memory, the process is aborted.
+/// Waits for a handful of stores of each other thread in the bucket.
 ///
 /// # Safety
 /// The commit is NULL or live, and in no other call; `key` is NULL or has `key_words` words;
@@ -156,7 +158,8 @@ pub unsafe extern "C" fn overbank_versioned_commit_touch(
 }
 
 /// Says that the transaction changes any number of keys: a range, a drop, a restore. Takes
-/// everything out, in constant time; no snapshot before this commit has answers any more.
+/// everything out, in the time of one bucket in 32,768; no snapshot before this commit has answers
+/// any more.
 /// OVERBANK_INVALID if no commit has begun.
 ///
 /// # Safety

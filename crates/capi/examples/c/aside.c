@@ -68,7 +68,7 @@ static void *read_often(void *argument)
 	for (; !atomic_load(&done); lookups += BURST) {
 		uint64_t keys[BURST], values[BURST];
 		uint8_t found[BURST];
-		struct overbank_ticket tickets[BURST];
+		struct overbank_aside_ticket tickets[BURST];
 		for (size_t i = 0; i < BURST; i++)
 			keys[i] = draw(lookups + i);
 		must(overbank_copies_lookup(copies, keys, BURST, values, found, tickets));

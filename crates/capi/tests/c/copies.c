@@ -13,7 +13,7 @@ static void twin(size_t key_words, size_t value_words)
 	struct overbank_copies *copies = make(key_words, value_words, 12);
 	struct overbank_copies_writer *writer = writer_of(copies);
 	uint64_t index[KEYS] = {0}, state = 1, next = 0;
-	struct overbank_ticket later[LATER] = {0};
+	struct overbank_aside_ticket later[LATER] = {0};
 	uint64_t later_value[LATER] = {0};
 	size_t hits = 0, nones = 0;
 	struct overbank_aside_info info;
@@ -57,7 +57,7 @@ static void twin(size_t key_words, size_t value_words)
 		default: {
 			uint64_t keys[4 * LIST], values[8 * LIST];
 			uint8_t found[LIST];
-			struct overbank_ticket tickets[LIST];
+			struct overbank_aside_ticket tickets[LIST];
 			size_t count = random >> 36 & 1 ? 1 : 1 + (random >> 40) % LIST;
 			for (size_t i = 0; i < count; i++)
 				words_of(keys + i * key_words, key_words, (k + i) % KEYS);
@@ -71,7 +71,7 @@ static void twin(size_t key_words, size_t value_words)
 					CHECK(right);
 					CHECK(memcmp(got, value, 8 * value_words) == 0);
 					hits++;
-				} else if (found[i] == OVERBANK_ASIDE_NONE) {
+				} else if (found[i] == OVERBANK_ASIDE_ABSENT) {
 					CHECK(!right);
 					nones++;
 				} else {
@@ -107,17 +107,17 @@ static void rules(void)
 	uint64_t ten = 10, eleven = 11, value = 0, key = 7;
 
 	/* Values and absence are kept; a ticket may be used again as long as nothing changes. */
-	struct overbank_ticket ticket = miss(copies, 7), copy = ticket;
+	struct overbank_aside_ticket ticket = miss(copies, 7), copy = ticket;
 	STATUS(OVERBANK_DECLINED, overbank_copies_fill(other, &ticket, &ten));
 	STATUS(OVERBANK_DECLINED, overbank_copies_fill(wide, &ticket, &ten));
 	OK(overbank_copies_fill(copies, &ticket, &ten));
 	has(copies, 7, 10);
 	OK(overbank_copies_fill(copies, &copy, &ten));
 	has(copies, 7, 10);
-	struct overbank_ticket absent = miss(copies, 8);
+	struct overbank_aside_ticket absent = miss(copies, 8);
 	OK(overbank_copies_fill(copies, &absent, NULL));
 	has_none(copies, 8);
-	struct overbank_ticket zero = {0};
+	struct overbank_aside_ticket zero = {0};
 	STATUS(OVERBANK_DECLINED, overbank_copies_fill(copies, &zero, &ten));
 	/* Of a table of wider keys, whose words would be a ticket of ours. */
 	uint64_t two[2] = {1, 1};
@@ -129,7 +129,7 @@ static void rules(void)
 
 	/* Keys of the widest table, chosen by somebody to be a ticket of ours. */
 	struct overbank_copies *widest = make(4, 1, 1000);
-	struct overbank_ticket of_thirty = miss(copies, 30);
+	struct overbank_aside_ticket of_thirty = miss(copies, 30);
 	uint64_t forged[4];
 	memcpy(forged, of_thirty.words, sizeof forged);
 	forged[3] &= UINT64_MAX >> 16; /* Two bytes are nothing. */
@@ -143,7 +143,7 @@ static void rules(void)
 	struct overbank_copies *broken = make(1, 1, 10);
 	absent = miss(broken, 7);
 	for (size_t bit = 0; bit < 8 * sizeof absent; bit++) {
-		struct overbank_ticket changed = absent;
+		struct overbank_aside_ticket changed = absent;
 		((unsigned char *)&changed)[bit / 8] ^= (unsigned char)(1 << bit % 8);
 		enum overbank_status said = overbank_copies_fill(broken, &changed, &ten);
 		CHECK(said == OVERBANK_OK || said == OVERBANK_DECLINED);
@@ -191,7 +191,7 @@ static void rules(void)
 	OK(overbank_copies_fill(copies, &ticket, &ten));
 
 	/* A clear, and a write of all keys. */
-	struct overbank_ticket early = miss(copies, 20);
+	struct overbank_aside_ticket early = miss(copies, 20);
 	OK(overbank_copies_clear(copies));
 	STATUS(OVERBANK_DECLINED, overbank_copies_fill(copies, &early, &ten));
 	ticket = miss(copies, 7);
@@ -243,7 +243,7 @@ static void *read_all(void *argument)
 	struct map *map = argument;
 	uint64_t keys[KEYS][2], values[KEYS][2], floors[KEYS], hits = 0;
 	uint8_t found[KEYS];
-	struct overbank_ticket tickets[KEYS];
+	struct overbank_aside_ticket tickets[KEYS];
 	for (uint64_t k = 0; k < KEYS; k++)
 		words_of(keys[k], 2, k);
 	for (int last = 0; !last;) {
@@ -262,7 +262,7 @@ static void *read_all(void *argument)
 						&tickets[k], value ? pair : NULL);
 				CHECK(said == OVERBANK_OK || said == OVERBANK_DECLINED);
 			} else {
-				CHECK(found[k] == OVERBANK_ASIDE_NONE || values[k][1] == ~value);
+				CHECK(found[k] == OVERBANK_ASIDE_ABSENT || values[k][1] == ~value);
 				hits++;
 			}
 			CHECK(value >= floors[k]);

@@ -17,7 +17,7 @@ static void gate(void)
 	uint64_t ten = 10;
 
 	OK(overbank_copies_create(1, 1, 1, &options, &copies));
-	struct overbank_ticket ticket = miss(copies, 7);
+	struct overbank_aside_ticket ticket = miss(copies, 7);
 	OK(overbank_copies_fill(copies, &ticket, &ten));
 	OK(overbank_copies_gate(copies, &gate));
 	CHECK(gate.open && gate.swings && gate.decisions == 0 && gate.hit_rate == 0);
@@ -75,7 +75,7 @@ static void refuses(void)
 	struct overbank_aside_gate gate;
 	struct overbank_aside_counters counters;
 	struct overbank_aside_info info;
-	struct overbank_ticket tickets[2];
+	struct overbank_aside_ticket tickets[2];
 	uint64_t keys[5] = {1, 2, 3, 4, 5}, values[7] = {0};
 	uint8_t found[2] = {UNTOUCHED, UNTOUCHED};
 
@@ -113,7 +113,7 @@ static void refuses(void)
 	INVALID("values is not aligned", overbank_copies_lookup(copies, keys, 1,
 			ASKEW(uint64_t, values), found, NULL));
 	INVALID("tickets is not aligned", overbank_copies_lookup(copies, keys, 1, values, found,
-			ASKEW(struct overbank_ticket, tickets)));
+			ASKEW(struct overbank_aside_ticket, tickets)));
 	INVALID("exceed", overbank_copies_lookup(copies, keys, SIZE_MAX, values, found, NULL));
 	INVALID("exceed", overbank_copies_lookup(copies, keys, SIZE_MAX / 32, values, found,
 			NULL));
@@ -124,7 +124,7 @@ static void refuses(void)
 	INVALID("handle is NULL", overbank_copies_fill(NULL, tickets, values));
 	INVALID("ticket is NULL", overbank_copies_fill(copies, NULL, values));
 	INVALID("ticket is not aligned", overbank_copies_fill(copies,
-			ASKEW(struct overbank_ticket, tickets), values));
+			ASKEW(struct overbank_aside_ticket, tickets), values));
 	INVALID("value is not aligned", overbank_copies_fill(copies, tickets,
 			ASKEW(uint64_t, values)));
 

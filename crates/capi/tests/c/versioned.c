@@ -52,7 +52,7 @@ static size_t read_all(const struct overbank_versioned_view *view, size_t key_wo
 {
 	uint64_t keys[4 * KEYS], values[8 * KEYS], value[8];
 	uint8_t found[KEYS];
-	struct overbank_ticket tickets[KEYS];
+	struct overbank_aside_ticket tickets[KEYS];
 	size_t hits = 0;
 	for (size_t k = 0; k < KEYS; k++)
 		words_of(keys + k * key_words, key_words, k);
@@ -67,7 +67,7 @@ static size_t read_all(const struct overbank_versioned_view *view, size_t key_wo
 			continue;
 		}
 		hits++;
-		CHECK(found[k] == (snapshot[k] ? OVERBANK_ASIDE_HIT : OVERBANK_ASIDE_NONE));
+		CHECK(found[k] == (snapshot[k] ? OVERBANK_ASIDE_HIT : OVERBANK_ASIDE_ABSENT));
 		if (snapshot[k])
 			CHECK(memcmp(values + k * value_words, value, 8 * value_words) == 0);
 	}
@@ -158,7 +158,7 @@ static void twin(size_t key_words, size_t value_words)
 
 /* Looks up one key of one word with a value of one. */
 static uint8_t look(const struct overbank_versioned_view *view, uint64_t key, uint64_t *value,
-		    struct overbank_ticket *ticket)
+		    struct overbank_aside_ticket *ticket)
 {
 	uint8_t found = UNTOUCHED;
 	*value = UNTOUCHED;
@@ -172,7 +172,7 @@ static void rules(void)
 	struct overbank_versioned_view *old = view_of(versioned), *now = view_of(versioned);
 	struct overbank_versioned_view *foreign = view_of(other);
 	struct overbank_versioned_commit *commit = commit_of(versioned), *second;
-	struct overbank_ticket ticket, of_old;
+	struct overbank_aside_ticket ticket, of_old;
 	uint64_t key = 7, ten = 10, eleven = 11, value, version = 0;
 	second = commit_of(versioned);
 
@@ -180,8 +180,8 @@ static void rules(void)
 	CHECK(look(old, 7, &value, &of_old) == OVERBANK_ASIDE_MISS && value == 0);
 	STATUS(OVERBANK_DECLINED, overbank_versioned_view_fill(foreign, &of_old, NULL));
 	OK(overbank_versioned_view_fill(old, &of_old, NULL));
-	CHECK(look(old, 7, &value, NULL) == OVERBANK_ASIDE_NONE && value == 0);
-	struct overbank_ticket zero = {0};
+	CHECK(look(old, 7, &value, NULL) == OVERBANK_ASIDE_ABSENT && value == 0);
+	struct overbank_aside_ticket zero = {0};
 	STATUS(OVERBANK_DECLINED, overbank_versioned_view_fill(old, &zero, &ten));
 
 	/* Nothing of a commit is seen before it is published. */
@@ -289,7 +289,7 @@ static void refuses(void)
 	struct overbank_aside_gate gate;
 	struct overbank_aside_counters counters;
 	struct overbank_aside_info info;
-	struct overbank_ticket tickets[2];
+	struct overbank_aside_ticket tickets[2];
 	uint64_t keys[5] = {1, 2, 3, 4, 5}, values[7] = {0}, version = 77;
 	uint8_t found[2] = {UNTOUCHED, UNTOUCHED};
 
@@ -339,7 +339,7 @@ static void refuses(void)
 	INVALID("values is NULL", overbank_versioned_view_lookup(view, keys, 2, NULL, found, NULL));
 	INVALID("found is NULL", overbank_versioned_view_lookup(view, keys, 2, values, NULL, NULL));
 	INVALID("tickets is not aligned", overbank_versioned_view_lookup(view, keys, 1, values,
-			found, ASKEW(struct overbank_ticket, tickets)));
+			found, ASKEW(struct overbank_aside_ticket, tickets)));
 	INVALID("exceed", overbank_versioned_view_lookup(view, keys, SIZE_MAX, values, found,
 			NULL));
 	CHECK(found[0] == UNTOUCHED && found[1] == UNTOUCHED);
