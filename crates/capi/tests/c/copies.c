@@ -1,10 +1,8 @@
 /* Look-aside tables in front of a live index: beside an array; in the wrong order; threads. */
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "copies.h"
+#include "readers.h"
 
-enum { KEYS = 40, LIST = 70, LATER = 8 };
+enum { KEYS = 40, LIST = 70, LATER = 8, ROUNDS = 40 };
 
 /* Random operations beside an array of values, 0 for absent. Tickets are filled at once or later,
  * with what the array had after the lookup. */
@@ -139,15 +137,22 @@ static void rules(void)
 	(void)miss(copies, 30);
 	overbank_copies_destroy(widest);
 
-	/* Bits that are not the caller's: any of them changed is no fault of the library. */
-	struct overbank_copies *broken = make(1, 1, 10);
+	/* Bits that are not the caller's: any of them changed is no fault, and perhaps a wrong entry.
+	 * This table has one bucket, so that an entry of another key is found. */
+	struct overbank_copies *broken = make(1, 1, 1);
+	bool wrong = false;
 	absent = miss(broken, 7);
 	for (size_t bit = 0; bit < 8 * sizeof absent; bit++) {
 		struct overbank_aside_ticket changed = absent;
 		((unsigned char *)&changed)[bit / 8] ^= (unsigned char)(1 << bit % 8);
 		enum overbank_status said = overbank_copies_fill(broken, &changed, &ten);
 		CHECK(said == OVERBANK_OK || said == OVERBANK_DECLINED);
+		if (look(broken, 6, &value, NULL) == OVERBANK_ASIDE_HIT) {
+			CHECK(value == 10);
+			wrong = true;
+		}
 	}
+	CHECK(wrong);
 	overbank_copies_destroy(broken);
 
 	/* From begin to end: the entry is out, and nothing comes in. */
@@ -235,77 +240,77 @@ struct map {
 	pthread_mutex_t lock;
 	uint64_t values[KEYS];
 	_Atomic uint64_t floors[KEYS];
-	atomic_int done;
+	struct readers readers;
 };
 
-static void *read_all(void *argument)
+static uint64_t read_all(void *argument)
 {
 	struct map *map = argument;
 	uint64_t keys[KEYS][2], values[KEYS][2], floors[KEYS], hits = 0;
 	uint8_t found[KEYS];
 	struct overbank_aside_ticket tickets[KEYS];
-	for (uint64_t k = 0; k < KEYS; k++)
+	for (uint64_t k = 0; k < KEYS; k++) {
 		words_of(keys[k], 2, k);
-	for (int last = 0; !last;) {
-		last = atomic_load(&map->done);
-		for (size_t k = 0; k < KEYS; k++)
-			floors[k] = atomic_load(&map->floors[k]);
-		OK(overbank_copies_lookup(map->copies, keys[0], KEYS, values[0], found, tickets));
-		for (size_t k = 0; k < KEYS; k++) {
-			uint64_t value = values[k][0];
-			if (found[k] == OVERBANK_ASIDE_MISS) {
-				CHECK(pthread_mutex_lock(&map->lock) == 0);
-				value = map->values[k];
-				CHECK(pthread_mutex_unlock(&map->lock) == 0);
-				uint64_t pair[2] = {value, ~value};
-				enum overbank_status said = overbank_copies_fill(map->copies,
-						&tickets[k], value ? pair : NULL);
-				CHECK(said == OVERBANK_OK || said == OVERBANK_DECLINED);
-			} else {
-				CHECK(found[k] == OVERBANK_ASIDE_ABSENT || values[k][1] == ~value);
-				hits++;
-			}
-			CHECK(value >= floors[k]);
-		}
+		floors[k] = atomic_load(&map->floors[k]);
 	}
-	return (void *)(uintptr_t)hits;
+	OK(overbank_copies_lookup(map->copies, keys[0], KEYS, values[0], found, tickets));
+	for (size_t k = 0; k < KEYS; k++) {
+		uint64_t value = values[k][0];
+		if (found[k] == OVERBANK_ASIDE_MISS) {
+			CHECK(pthread_mutex_lock(&map->lock) == 0);
+			value = map->values[k];
+			CHECK(pthread_mutex_unlock(&map->lock) == 0);
+			uint64_t pair[2] = {value, ~value};
+			enum overbank_status said = overbank_copies_fill(map->copies, &tickets[k],
+					value ? pair : NULL);
+			CHECK(said == OVERBANK_OK || said == OVERBANK_DECLINED);
+		} else {
+			CHECK(found[k] == OVERBANK_ASIDE_ABSENT || values[k][1] == ~value);
+			hits++;
+		}
+		CHECK(value >= floors[k]);
+	}
+	return hits;
 }
 
 static void threads(void)
 {
 	static struct map map = {.lock = PTHREAD_MUTEX_INITIALIZER};
-	pthread_t readers[2];
-	uint64_t state = 5, hits = 0;
+	uint64_t state = 5;
 	map.copies = make(2, 2, 2 * KEYS);
 	struct overbank_copies_writer *writer = writer_of(map.copies);
-	for (int i = 0; i < 2; i++)
-		CHECK(pthread_create(&readers[i], NULL, read_all, &map) == 0);
-	for (size_t operation = 1; operation <= operations; operation++) {
-		uint64_t k = next_random(&state) % KEYS, key[2], pair[2] = {operation, ~operation};
+	map.readers.round = read_all;
+	map.readers.of = &map;
+	readers_start(&map.readers);
+	for (uint64_t write = 1; write <= operations || !readers_met(&map.readers, ROUNDS); write++) {
+		uint64_t random = next_random(&state), k = random % KEYS, key[2];
+		uint64_t pair[2] = {write, ~write};
+		unsigned kind = write % 64;
 		words_of(key, 2, k);
-		if (operation % 64)
+		if (kind > 1)
 			OK(overbank_copies_writer_begin(writer, key));
-		else
+		else if (kind == 1)
 			OK(overbank_copies_writer_begin_all(writer));
 		CHECK(pthread_mutex_lock(&map.lock) == 0);
-		map.values[k] = operation;
+		map.values[k] = write;
+		/* Past the writer: under the lock that readers take. */
+		if (kind == 0)
+			OK(overbank_copies_clear(map.copies));
 		CHECK(pthread_mutex_unlock(&map.lock) == 0);
-		if (operation % 64 && operation % 3)
+		if (kind > 1 && write % 3)
 			OK(overbank_copies_writer_keep(writer, pair));
-		else
+		else if (kind)
 			OK(overbank_copies_writer_finish(writer));
-		atomic_store(&map.floors[k], operation);
+		atomic_store(&map.floors[k], write);
+		atomic_store(&map.readers.writes, write);
+		/* Time to fill, and to hit. */
+		if (write % 256 == 0)
+			readers_pass(&map.readers, 2);
 	}
-	atomic_store(&map.done, 1);
-	for (int i = 0; i < 2; i++) {
-		void *result = NULL;
-		CHECK(pthread_join(readers[i], &result) == 0);
-		hits += (uintptr_t)result;
-	}
+	readers_end(&map.readers);
 	/* All is quiet: two more rounds, and the second one hits. */
 	(void)read_all(&map);
-	hits = (uintptr_t)read_all(&map);
-	CHECK(hits > 0);
+	CHECK(read_all(&map) > 0);
 	overbank_copies_writer_destroy(writer);
 	overbank_copies_destroy(map.copies);
 }
