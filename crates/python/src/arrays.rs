@@ -62,7 +62,7 @@ pub struct Output<'py, T: Element> {
 }
 
 impl<'py, T: Element> Output<'py, T> {
-    /// Makes an array; its elements are arbitrary.
+    /// Makes an array; its elements are arbitrary, bools false.
     pub fn new(py: Python<'py>, len: usize) -> PyResult<Self> {
         // Numpy's function, because it reports a lack of memory.
         let array = get_array_module(py)?.call_method1("empty", (len, dtype::<T>(py)))?;
@@ -82,6 +82,10 @@ impl<'py, T: Element> Output<'py, T> {
     fn of(array: Bound<'py, PyArray1<T>>, name: &str) -> PyResult<Self> {
         let busy = |error| PyValueError::new_err(format!("{name}: cannot be written: {error}"));
         let guard = array.try_readwrite().map_err(busy)?;
+        // A byte that is neither 0 nor 1 is no bool of Rust, even where it is only written.
+        if array.dtype().kind() == b'b' {
+            array.call_method1("fill", (false,))?;
+        }
         Ok(Output { array, guard })
     }
 

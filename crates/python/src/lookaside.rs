@@ -28,7 +28,9 @@ const BUCKET: (u64, u128) = (3, 64);
 /// Copies of an index's answers in front of it, in fixed memory: whole numbers to whole numbers.
 ///
 /// Whether an answer is cached never changes what it is, provided that every write of the index
-/// happens within writing. Any number of threads may call everything at once, and none waits.
+/// happens within writing. Any number of threads may call everything at once: lookups never
+/// wait, a fill only for one of the same tickets, and writing and clear for a few stores of another
+/// thread or its clear.
 #[pyclass(frozen, module = "overbank")]
 pub struct LookAside {
     table: Arc<Table>,
@@ -149,7 +151,8 @@ impl LookAside {
     /// `with table.writing(keys) as write: …; write.keep(values)`.
     ///
     /// Takes their entries out when it is entered, and takes none in until it is left. Without
-    /// keys it stands for any: a range, everything.
+    /// keys it stands for any: a range, everything. Keep the block short: their buckets, or the
+    /// table, take no answers in meanwhile.
     #[pyo3(signature = (keys = None))]
     fn writing(&self, py: Python<'_>, keys: Option<&Bound<'_, PyAny>>) -> PyResult<Writing> {
         let keys = keys.map(|keys| Input::<u64>::new(keys, "keys")).transpose()?;
@@ -157,8 +160,8 @@ impl LookAside {
         py.detach(|| Writing::new(self.table.clone(), keys))
     }
 
-    /// Takes everything out, in constant time, and no ticket from before fills any more. For
-    /// changes of the index see writing.
+    /// Takes everything out, in the time of one bucket in 32,768, and no ticket from before fills
+    /// any more. For changes of the index see writing.
     fn clear(&self, py: Python<'_>) {
         py.detach(|| self.table.clear());
     }
@@ -262,8 +265,10 @@ fn costs(given: &Bound<'_, PyAny>) -> PyResult<Costs> {
         return Err(PyTypeError::new_err(text));
     };
     for (name, cost) in [("hit", hit), ("miss", miss), ("index", index)] {
-        if !(cost.is_finite() && cost >= 0.0) {
-            return Err(value(format!("costs: {name} {cost}: must be at least 0, and finite")));
+        if !(cost.is_finite() && cost > 0.0) {
+            let text =
+                format!("costs: {name} {cost}: must be above 0 and finite; costs=None if unknown");
+            return Err(value(text));
         }
     }
     Ok(Costs { hit, miss, index })

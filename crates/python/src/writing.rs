@@ -19,7 +19,7 @@ use crate::lookaside::{Answers, Table, answer};
 
 /// A write of the index: see LookAside.writing.
 ///
-/// No other writer waits. If the body raises, the keys stay without entries.
+/// No other writer waits for its block. If the block raises, the keys stay without entries.
 #[pyclass(frozen, module = "overbank")]
 pub struct Writing {
     table: Arc<Table>,
@@ -89,8 +89,10 @@ impl Writing {
     /// Says which values the index has for the keys after the write, and which keys it has at all,
     /// all unless given. Entries that were there get them when the write is left.
     ///
-    /// Not if another writer came meanwhile, and not for a key that is there twice. More keys than
-    /// fit the table, or than 65536, keep nothing.
+    /// Of keys that share a bucket, of three entries, only the largest can get its value; the
+    /// others stay without entries. So a write of few keys beside the table's slots keeps nearly
+    /// all. Nothing is kept in a bucket that another writer came to meanwhile, nor of a key that is
+    /// there twice, nor of more keys than fit the table, or than 65,536.
     #[pyo3(signature = (values, found = None))]
     fn keep(
         &self,
@@ -138,9 +140,11 @@ impl Writing {
         &self,
         py: Python<'_>,
         kind: &Bound<'_, PyAny>,
-        _error: &Bound<'_, PyAny>,
-        _trace: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        // Python shows their names.
+        let _ = (error, trace);
         let done = kind.is_none();
         py.detach(|| {
             let mut state = lock(&self.state)?;
@@ -168,7 +172,7 @@ impl Writing {
 }
 
 /// Leaves with the values that were kept: the last guard first, since a guard keeps only if none
-/// came to its bucket after it.
+/// came to its bucket, or left it, after it.
 fn leave(guards: &mut Guards<'_>) {
     let Guards::Keys(guards) = guards else { return };
     while let Some(One { guard, kept, .. }) = guards.pop() {

@@ -1,3 +1,4 @@
+import inspect
 import threading
 
 import numpy as np
@@ -178,6 +179,11 @@ def test_writes_keep_what_was_there() -> None:
     with tiny.writing(array(0, 1)) as write:
         write.keep(array(10, 11))
     assert state(tiny, 0, 1, 1000) == ["unknown", 11, "absent"]
+    # So a write keeps one key of each bucket that it comes to: of few keys nearly all.
+    large = filled(3000, 100)
+    with large.writing(np.arange(100, dtype=np.uint64)) as write:
+        write.keep(np.arange(100, dtype=np.uint64))
+    assert large.lookup(np.arange(100, dtype=np.uint64))[1].sum() == 97
     # Nor is anything kept where another write was inside.
     with table.writing(array(6)) as outer, table.writing(array(6)) as inner:
         outer.keep(array(60))
@@ -237,6 +243,8 @@ def test_a_write_is_used_once_and_leaves_when_it_is_forgotten() -> None:
     keys[0] = 4
     with write:
         assert state(table, 3) == ["unknown"]
+    names = list(inspect.signature(overbank.Writing.__exit__).parameters)
+    assert names == ["self", "kind", "error", "trace"]
     assert repr(write) == "<Writing: 1 keys>" and repr(table.writing()) == "<Writing: any keys>"
 
 
@@ -367,6 +375,9 @@ def test_refuses_in_one_line() -> None:
         (lambda: overbank.LookAside(9, costs=3), TypeError, "costs: int; expected three"),
         (lambda: overbank.LookAside(9, costs=(1, 2)), TypeError, "costs: tuple"),
         (lambda: overbank.LookAside(9, costs=(1, -2, 3)), ValueError, "costs: miss -2: must be"),
+        (lambda: overbank.LookAside(9, costs=(0, 0, 0)), ValueError, "costs: hit 0: must be above 0"),
+        (lambda: overbank.LookAside(9, costs=(1, 0, 9)), ValueError, "costs: miss 0"),
+        (lambda: overbank.LookAside(9, costs=(1, 2, 1e-60)), ValueError, "costs: index 0"),
         (lambda: overbank.LookAside(9, costs=(1, 2, 1e99)), ValueError, "costs: index inf"),
         (lambda: table.lookup(keys.astype("i8")), TypeError, "keys: dtype int64; expected uint64"),
         (lambda: table.lookup(keys[::2]), ValueError, "keys: not contiguous"),

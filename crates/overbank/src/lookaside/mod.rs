@@ -32,16 +32,16 @@
 //! *Readers never wait*, for writers as little as for each other, and take no lock. A reader that
 //! meets a writer in its bucket misses. A hit writes one word at most, and only if its bit is not
 //! set; in one bucket of 32 it is also counted. Fills that meet another thread are dropped. Only
-//! writers wait, for a handful of stores, or for a clear, which visits one bucket in 32,768.
+//! writers wait, for a handful of stores, for a clear, which visits one bucket in 32,768, or for
+//! the publication of a commit, which puts in up to [`KEPT_MAX`] values.
 //!
 //! The index must change through the table's guards alone. What changes it otherwise needs a clear.
 //!
 //! # Limits and panics
 //!
 //! Nothing allocates after construction but [`Commit`], up to [`KEPT_MAX`] values. The bucket of a
-//! guard that is leaked, not dropped, takes no more fills, nor does one that ever had 255 guards at
-//! a time; after a leaked [`Clearing`] none does. No method panics, unless a caller's [`Plain`]
-//! does.
+//! guard that is leaked, not dropped, takes no more fills; after a leaked [`Clearing`] none does.
+//! No method panics, unless a caller's [`Plain`] does.
 
 mod config;
 mod copies;

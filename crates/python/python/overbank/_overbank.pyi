@@ -256,6 +256,7 @@ class Tickets:
 
 @final
 class Writing:
+    # Of keys that share a bucket only the largest can get its value.
     def keep(self, values: _U64, found: _Bools | None = None) -> None: ...
     def __enter__(self) -> Writing: ...
     def __exit__(

@@ -16,23 +16,26 @@ impl<K: Plain, V: Plain> Table<K, V> {
         found: &mut [Found<K, V>],
         look: impl Fn(K, Place) -> Found<K, V>,
     ) {
-        let mut places = [Place::default(); BURST];
+        let Some(&first) = keys.first() else { return };
+        // Each key is read once: a caller's array may change meanwhile, by another thread.
+        let mut burst = [(first, Place::default()); BURST];
         for (keys, found) in keys.chunks(BURST).zip(found.chunks_mut(BURST)) {
             if self.prefetches_far() {
-                self.begin::<true>(keys, &mut places);
+                self.begin::<true>(keys, &mut burst);
             } else {
-                self.begin::<false>(keys, &mut places);
+                self.begin::<false>(keys, &mut burst);
             }
-            for ((found, &key), &place) in found.iter_mut().zip(keys).zip(&places) {
+            for (found, &(key, place)) in found.iter_mut().zip(&burst[..keys.len()]) {
                 *found = look(key, place);
             }
         }
     }
 
     #[inline(always)]
-    fn begin<const FAR: bool>(&self, keys: &[K], places: &mut [Place; BURST]) {
-        for (place, &key) in places.iter_mut().zip(keys) {
-            *place = self.place(self.hash(key));
+    fn begin<const FAR: bool>(&self, keys: &[K], burst: &mut [(K, Place); BURST]) {
+        for (of, &key) in burst.iter_mut().zip(keys) {
+            let place = self.place(self.hash(key));
+            *of = (key, place);
             self.prefetch::<FAR>(place.bucket);
         }
     }

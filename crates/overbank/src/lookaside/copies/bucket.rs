@@ -87,7 +87,7 @@ pub(super) const fn same_epoch(one: u64, other: u64) -> bool {
 
 const ABSENT_AT: usize = 4;
 const WRITERS_AT: usize = 8;
-/// At this count it sticks, and the bucket takes no fill any more.
+/// Most write guards that a bucket counts.
 pub(super) const WRITERS_MAX: u16 = 0xff;
 
 /// What a reader saw.
@@ -267,7 +267,7 @@ impl<K: Plain, V: Plain> Locked<'_, K, V> {
         }
     }
 
-    /// Returns the number of write guards in the bucket; [`WRITERS_MAX`] is final.
+    /// Returns the number of write guards in the bucket.
     pub(super) fn writers(&self) -> u16 {
         self.state() >> WRITERS_AT
     }

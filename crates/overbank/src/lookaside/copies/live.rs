@@ -124,8 +124,8 @@ impl<K: Plain, V: Plain> Copies<K, V> {
 
     /// Enters the key's bucket for a write of the index: call it *before* the write, and keep the
     /// guard until *after*. Takes the key's entry out. Waits for at most a handful of stores of
-    /// another thread. With 255 guards in one bucket at a time it takes no fill any more, for good:
-    /// hold few.
+    /// another thread. While 255 guards are in one bucket, another one there is a
+    /// [`Copies::clearing`]: keep guards for the time of a write.
     pub fn write(&self, key: K) -> Writing<'_, K, V> {
         self.write_hashed(self.table.hash(key), key)
     }
@@ -142,11 +142,25 @@ impl<K: Plain, V: Plain> Copies<K, V> {
                 continue;
             }
             let writers = locked.writers();
-            locked.set_writers((writers + 1).min(WRITERS_MAX));
+            if writers == WRITERS_MAX {
+                drop(locked);
+                let all = Some(self.clearing());
+                return Writing {
+                    table: &self.table,
+                    bucket,
+                    key,
+                    stamp,
+                    slot: None,
+                    kept: None,
+                    all,
+                };
+            }
+            locked.set_writers(writers + 1);
             let slot = locked.find(&key);
             slot.into_iter().for_each(|slot| locked.remove(slot));
             locked.set_stamp(stamp + 1);
-            return Writing { table: &self.table, bucket, key, stamp: stamp + 1, slot, kept: None };
+            let (stamp, kept, all) = (stamp + 1, None, None);
+            return Writing { table: &self.table, bucket, key, stamp, slot, kept, all };
         }
     }
 
@@ -208,6 +222,8 @@ pub struct Writing<'t, K: Plain, V: Plain> {
     /// Where the entry was. If it was, no other guard of the key was inside.
     slot: Option<usize>,
     kept: Option<Option<[u64; WORDS_MAX]>>,
+    /// In its place, where the bucket could not count another guard.
+    all: Option<Clearing<'t, K, V>>,
 }
 
 impl<K: Plain, V: Plain> Writing<'_, K, V> {
@@ -233,6 +249,9 @@ impl<K: Plain, V: Plain> fmt::Debug for Writing<'_, K, V> {
 
 impl<K: Plain, V: Plain> Drop for Writing<'_, K, V> {
     fn drop(&mut self) {
+        if self.all.is_some() {
+            return;
+        }
         let locked = self.table.lock(self.bucket);
         let (stamp, writers) = (locked.stamp(), locked.writers());
         let alone = stamp == self.stamp && self.table.shut.load(Ordering::Acquire) == 0;
@@ -242,9 +261,7 @@ impl<K: Plain, V: Plain> Drop for Writing<'_, K, V> {
             locked.put(slot, &self.key, value.as_ref());
         }
         locked.set_stamp(stamp & !VERSION | (stamp & VERSION).saturating_add(1).min(VERSION));
-        if writers < WRITERS_MAX {
-            locked.set_writers(writers - 1);
-        }
+        locked.set_writers(writers - 1);
     }
 }
 

@@ -123,6 +123,9 @@ impl<K: Plain, V: Plain> Versioned<K, V> {
     /// Opens the commit of the transaction that is about to get this number. One that is still open
     /// was aborted, and ends.
     ///
+    /// Numbers follow one another. All below this one count as published from now on, whatever
+    /// becomes of it. With a gap, commits did not pass by this table: everything is taken out.
+    ///
     /// # Errors
     /// The number is not above the newest published one, or above [`VERSION_MAX`].
     pub fn commit(&self, version: u64) -> Result<Commit<'_, K, V>, VersionError> {

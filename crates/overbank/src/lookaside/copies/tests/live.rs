@@ -109,11 +109,24 @@ fn a_panic_inside_a_guard_leaves_the_bucket_open() {
 #[test]
 fn leaked_guards_shut_their_bucket_and_nothing_else() {
     let table = table(3);
-    (0..300).for_each(|_| std::mem::forget(table.write(1)));
+    std::mem::forget(table.write(1));
     assert_eq!(through(&table, 1, Some(1)), Err(false));
     drop(table.write(1));
     table.clear();
     assert_eq!(through(&table, 1, Some(1)), Err(false));
+}
+
+#[test]
+fn guards_that_a_bucket_cannot_count_enter_all() {
+    let table = table(3);
+    assert_eq!(through(&table, 1, Some(1)), Err(true));
+    let mut guards: Vec<_> = (0..600).map(|_| table.write(1)).collect();
+    while let Some(guard) = guards.pop() {
+        assert_eq!(through(&table, 1, Some(1)), Err(false), "{} are inside", guards.len() + 1);
+        guard.keep(7);
+    }
+    assert_eq!(through(&table, 1, Some(2)), Err(true));
+    assert_eq!(through(&table, 1, None), Ok(Some(2)));
 }
 
 #[test]
