@@ -1420,8 +1420,8 @@ void overbank_copies_writer_destroy(struct overbank_copies_writer *writer);
  * the end of the write, its bucket takes no answers in.
  *
  * OVERBANK_INVALID if this writer has begun a write already. Waits for a handful of stores of each
- * other thread in the bucket, rarely for a clear. Hold writes briefly: one that is the 255th in a
- * bucket at a time takes the whole table out until it ends.
+ * other thread in the bucket, rarely for a clear. Hold writes briefly: while 255 are in one bucket,
+ * another one there takes the whole table out until it ends.
  *
  * Requires:
  * The writer is NULL or live, and in no other call; `key` is NULL or has `key_words` words.
@@ -1568,8 +1568,11 @@ void overbank_versioned_view_destroy(struct overbank_versioned_view *view);
  * of one bucket in 32,768, and it waits for handfuls of stores of other threads.
  *
  * A number above the newest published one is that of a commit that did not pass by this table
- * (another process): everything is taken out. With the number of a commit that has begun, or one
- * of more than 48 bits, the view answers nothing and takes nothing in.
+ * (another process): everything is taken out, and the number counts as published from then on, so
+ * that no commit can have it or a lower one. Ask with numbers of the database alone.
+ *
+ * With the number of a commit that has begun, or one of more than 48 bits, the view answers nothing
+ * and takes nothing in.
  *
  * Requires:
  * The view is NULL or live, and in no other call.
@@ -1647,8 +1650,13 @@ void overbank_versioned_commit_destroy(struct overbank_versioned_commit *commit)
  * Begins the commit of the transaction that is about to get this number, before the database
  * commits. One that another object has begun is taken to be aborted.
  *
- * OVERBANK_INVALID if the number is not above the newest published one or has more than 48 bits,
- * or if this object has begun a commit already.
+ * Numbers should follow one another. All below this one count as published from now on, whatever
+ * becomes of it; with a gap, commits did not pass by this table, and everything is taken out.
+ *
+ * OVERBANK_INVALID if the number is not above the newest published one or has more than 48 bits:
+ * the database numbers anew, or a wrong number came before. This table cannot hear of the change.
+ * So do not commit beside it: destroy it with its views, and create another one first.
+ * OVERBANK_INVALID, too, if this object has begun a commit already.
  *
  * Requires:
  * The commit is NULL or live, and in no other call.

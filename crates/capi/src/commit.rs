@@ -109,8 +109,13 @@ pub unsafe extern "C" fn overbank_versioned_commit_destroy(commit: *mut overbank
 /// Begins the commit of the transaction that is about to get this number, before the database
 /// commits. One that another object has begun is taken to be aborted.
 ///
-/// OVERBANK_INVALID if the number is not above the newest published one or has more than 48 bits,
-/// or if this object has begun a commit already.
+/// Numbers should follow one another. All below this one count as published from now on, whatever
+/// becomes of it; with a gap, commits did not pass by this table, and everything is taken out.
+///
+/// OVERBANK_INVALID if the number is not above the newest published one or has more than 48 bits:
+/// the database numbers anew, or a wrong number came before. This table cannot hear of the change.
+/// So do not commit beside it: destroy it with its views, and create another one first.
+/// OVERBANK_INVALID, too, if this object has begun a commit already.
 ///
 /// # Safety
 /// The commit is NULL or live, and in no other call.

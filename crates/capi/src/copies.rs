@@ -373,8 +373,8 @@ pub unsafe extern "C" fn overbank_copies_writer_destroy(writer: *mut overbank_co
 /// the end of the write, its bucket takes no answers in.
 ///
 /// OVERBANK_INVALID if this writer has begun a write already. Waits for a handful of stores of each
-/// other thread in the bucket, rarely for a clear. Hold writes briefly: one that is the 255th in a
-/// bucket at a time takes the whole table out until it ends.
+/// other thread in the bucket, rarely for a clear. Hold writes briefly: while 255 are in one bucket,
+/// another one there takes the whole table out until it ends.
 ///
 /// # Safety
 /// The writer is NULL or live, and in no other call; `key` is NULL or has `key_words` words.

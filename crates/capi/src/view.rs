@@ -120,8 +120,11 @@ pub unsafe extern "C" fn overbank_versioned_view_destroy(view: *mut overbank_ver
 /// of one bucket in 32,768, and it waits for handfuls of stores of other threads.
 ///
 /// A number above the newest published one is that of a commit that did not pass by this table
-/// (another process): everything is taken out. With the number of a commit that has begun, or one
-/// of more than 48 bits, the view answers nothing and takes nothing in.
+/// (another process): everything is taken out, and the number counts as published from then on, so
+/// that no commit can have it or a lower one. Ask with numbers of the database alone.
+///
+/// With the number of a commit that has begun, or one of more than 48 bits, the view answers nothing
+/// and takes nothing in.
 ///
 /// # Safety
 /// The view is NULL or live, and in no other call.

@@ -234,6 +234,44 @@ static void rules(void)
 	overbank_copies_destroy(wide);
 }
 
+/* More writers in one bucket than it counts. The last one is one of the whole table; afterwards all
+ * is as before. */
+static void crowd(void)
+{
+	enum { INSIDE = 255 };
+	struct overbank_copies *copies = make(1, 1, 1000);
+	struct overbank_copies_writer *inside[INSIDE], *last = writer_of(copies);
+	uint64_t ten = 10, eleven = 11, key = 7;
+	size_t filled = 0;
+	for (int i = 0; i < INSIDE; i++) {
+		inside[i] = writer_of(copies);
+		OK(overbank_copies_writer_begin(inside[i], &key));
+	}
+	for (uint64_t k = 100; k < 110; k++) {
+		struct overbank_aside_ticket ticket = miss(copies, k);
+		filled += overbank_copies_fill(copies, &ticket, &ten) == OVERBANK_OK;
+	}
+	CHECK(filled >= 5);
+	OK(overbank_copies_writer_begin(last, &key));
+	for (uint64_t k = 100; k < 110; k++) {
+		struct overbank_aside_ticket ticket = miss(copies, k);
+		STATUS(OVERBANK_DECLINED, overbank_copies_fill(copies, &ticket, &ten));
+	}
+	OK(overbank_copies_writer_keep(last, &eleven));
+	miss(copies, 7);
+	overbank_copies_writer_destroy(last);
+	for (int i = 0; i < INSIDE; i++) {
+		struct overbank_aside_ticket ticket = miss(copies, 7);
+		STATUS(OVERBANK_DECLINED, overbank_copies_fill(copies, &ticket, &ten));
+		OK(overbank_copies_writer_keep(inside[i], &eleven));
+		overbank_copies_writer_destroy(inside[i]);
+	}
+	struct overbank_aside_ticket ticket = miss(copies, 7);
+	OK(overbank_copies_fill(copies, &ticket, &ten));
+	has(copies, 7, 10);
+	overbank_copies_destroy(copies);
+}
+
 /* A map of C behind a lock. Its values only grow; `floors` are those whose writes have ended. */
 struct map {
 	struct overbank_copies *copies;
@@ -321,6 +359,7 @@ void test_copies(void)
 		for (size_t value_words = 1; value_words <= 8; value_words++)
 			twin(key_words, value_words);
 	rules();
+	crowd();
 	threads();
 
 	/* What is destroyed is given back: this would be 4 GiB. */
