@@ -1304,8 +1304,8 @@ void overbank_copies_destroy(struct overbank_copies *copies);
 
 /**
  * Looks up any number of keys, in bursts of 32 whose waits for memory overlap. Sets `found[i]` to
- * OVERBANK_ASIDE_HIT, _ABSENT or _MISS, and the value at `values + i * value_words`: the key's of a
- * hit, else zeroes.
+ * OVERBANK_ASIDE_HIT, _ABSENT or _MISS, and the value at `values + i * value_words`: the key's of
+ * a hit, else zeroes.
  *
  * Of a miss, sets `tickets[i]`: the right to put in what the index answers *afterwards*. Read the
  * index only after this call. `tickets` may be NULL. Other tickets fill nothing.
@@ -1407,8 +1407,8 @@ enum overbank_status overbank_copies_writer_create(const struct overbank_copies 
  * Frees a writer. A write that it has begun is finished, so the index must have changed by then.
  * NULL is none.
  *
- * A writer that is never destroyed keeps the table's memory, and what it had begun takes no answers
- * in any more: the key's bucket, or the whole table after `_begin_all`.
+ * A writer that is never destroyed keeps the table's memory, and what it had begun takes no
+ * answers in any more: the key's bucket, or the whole table after `_begin_all`.
  *
  * Requires:
  * The writer is NULL, or was made and not destroyed, and is in no other call.
@@ -1420,8 +1420,8 @@ void overbank_copies_writer_destroy(struct overbank_copies_writer *writer);
  * the end of the write, its bucket takes no answers in.
  *
  * OVERBANK_INVALID if this writer has begun a write already. Waits for a handful of stores of each
- * other thread in the bucket, rarely for a clear. Hold writes briefly: while 255 are in one bucket,
- * another one there takes the whole table out until it ends.
+ * other thread in the bucket, rarely for a clear. Hold writes briefly: while 255 are in one
+ * bucket, another one there takes the whole table out until it ends.
  *
  * Requires:
  * The writer is NULL or live, and in no other call; `key` is NULL or has `key_words` words.
@@ -1571,8 +1571,8 @@ void overbank_versioned_view_destroy(struct overbank_versioned_view *view);
  * (another process): everything is taken out, and the number counts as published from then on, so
  * that no commit can have it or a lower one. Ask with numbers of the database alone.
  *
- * With the number of a commit that has begun, or one of more than 48 bits, the view answers nothing
- * and takes nothing in.
+ * With the number of a commit that has begun, or one of more than 48 bits, the view answers
+ * nothing and takes nothing in.
  *
  * Requires:
  * The view is NULL or live, and in no other call.
@@ -1669,8 +1669,8 @@ enum overbank_status overbank_versioned_commit_begin(struct overbank_versioned_c
  * commits. A key that the table had has its new value there once published (of 65,536 keys at
  * most). OVERBANK_INVALID if no commit has begun.
  *
- * Allocates for a key that the table had: if the system then has no memory, the process is aborted.
- * Waits for a handful of stores of each other thread in the bucket.
+ * Allocates for a key that the table had: if the system then has no memory, the process is
+ * aborted. Waits for a handful of stores of each other thread in the bucket.
  *
  * Requires:
  * The commit is NULL or live, and in no other call; `key` is NULL or has `key_words` words;

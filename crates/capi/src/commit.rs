@@ -132,8 +132,8 @@ pub unsafe extern "C" fn overbank_versioned_commit_begin(
 /// commits. A key that the table had has its new value there once published (of 65,536 keys at
 /// most). OVERBANK_INVALID if no commit has begun.
 ///
-/// Allocates for a key that the table had: if the system then has no memory, the process is aborted.
-/// Waits for a handful of stores of each other thread in the bucket.
+/// Allocates for a key that the table had: if the system then has no memory, the process is
+/// aborted. Waits for a handful of stores of each other thread in the bucket.
 ///
 /// # Safety
 /// The commit is NULL or live, and in no other call; `key` is NULL or has `key_words` words;

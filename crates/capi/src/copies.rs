@@ -217,8 +217,8 @@ pub unsafe extern "C" fn overbank_copies_destroy(copies: *mut overbank_copies) {
 }
 
 /// Looks up any number of keys, in bursts of 32 whose waits for memory overlap. Sets `found[i]` to
-/// OVERBANK_ASIDE_HIT, _ABSENT or _MISS, and the value at `values + i * value_words`: the key's of a
-/// hit, else zeroes.
+/// OVERBANK_ASIDE_HIT, _ABSENT or _MISS, and the value at `values + i * value_words`: the key's of
+/// a hit, else zeroes.
 ///
 /// Of a miss, sets `tickets[i]`: the right to put in what the index answers *afterwards*. Read the
 /// index only after this call. `tickets` may be NULL. Other tickets fill nothing.
@@ -358,8 +358,8 @@ pub unsafe extern "C" fn overbank_copies_writer_create(
 /// Frees a writer. A write that it has begun is finished, so the index must have changed by then.
 /// NULL is none.
 ///
-/// A writer that is never destroyed keeps the table's memory, and what it had begun takes no answers
-/// in any more: the key's bucket, or the whole table after `_begin_all`.
+/// A writer that is never destroyed keeps the table's memory, and what it had begun takes no
+/// answers in any more: the key's bucket, or the whole table after `_begin_all`.
 ///
 /// # Safety
 /// The writer is NULL, or was made and not destroyed, and is in no other call.
@@ -373,8 +373,8 @@ pub unsafe extern "C" fn overbank_copies_writer_destroy(writer: *mut overbank_co
 /// the end of the write, its bucket takes no answers in.
 ///
 /// OVERBANK_INVALID if this writer has begun a write already. Waits for a handful of stores of each
-/// other thread in the bucket, rarely for a clear. Hold writes briefly: while 255 are in one bucket,
-/// another one there takes the whole table out until it ends.
+/// other thread in the bucket, rarely for a clear. Hold writes briefly: while 255 are in one
+/// bucket, another one there takes the whole table out until it ends.
 ///
 /// # Safety
 /// The writer is NULL or live, and in no other call; `key` is NULL or has `key_words` words.

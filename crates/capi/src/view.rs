@@ -123,8 +123,8 @@ pub unsafe extern "C" fn overbank_versioned_view_destroy(view: *mut overbank_ver
 /// (another process): everything is taken out, and the number counts as published from then on, so
 /// that no commit can have it or a lower one. Ask with numbers of the database alone.
 ///
-/// With the number of a commit that has begun, or one of more than 48 bits, the view answers nothing
-/// and takes nothing in.
+/// With the number of a commit that has begun, or one of more than 48 bits, the view answers
+/// nothing and takes nothing in.
 ///
 /// # Safety
 /// The view is NULL or live, and in no other call.
