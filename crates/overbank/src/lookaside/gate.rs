@@ -243,8 +243,10 @@ const CYCLE: u32 = 1 << 15;
 /// and the index's only after a while, so the last ones count.
 const AROUND: core::ops::Range<u32> = 256..768;
 const TIMED: core::ops::Range<u32> = 640..768;
-/// Weight of a window in the mean.
-const WEIGHT: f32 = 0.25;
+/// Share by which a window moves what is known. Times move by no more, however long the window
+/// took, and so come to their median: a thread that is interrupted for milliseconds now and then
+/// measures the same.
+const STEP: f32 = 1.0 / 32.0;
 
 /// Derives [`Costs`] from the time that one thread's lookups take: windows of lookups, most of them
 /// through the table and one in 64 around it, in long turns.
@@ -311,28 +313,27 @@ impl Meter {
     #[cold]
     fn turn(&mut self, gate: &Gate, now: u64) {
         let each = now.saturating_sub(self.start) as f32 / self.lookups.max(1) as f32;
-        let mean = |old: Option<f32>| match old {
+        let median = |old: Option<f32>| match old {
             None => each,
-            // A window in which the thread did something else does not count for more.
-            Some(old) => old + WEIGHT * (each.min(4.0 * old) - old),
+            Some(old) => old * if each > old { 1.0 + STEP } else { 1.0 - STEP },
         };
         if self.windows > 0 {
             // The window that ends.
             let past = (self.windows - 1) % CYCLE;
             if self.way == Way::Around {
                 if TIMED.contains(&past) {
-                    self.around = Some(mean(self.around));
+                    self.around = Some(median(self.around));
                 }
             } else if !gate.is_open() {
-                self.around = Some(mean(self.around));
+                self.around = Some(median(self.around));
             } else {
                 let missed = self.lookups.saturating_sub(self.hits);
                 gate.metered[0].fetch_add(self.hits.into(), Relaxed);
                 gate.metered[1].fetch_add(missed.into(), Relaxed);
                 let hit_rate = self.hits as f32 / self.lookups.max(1) as f32;
-                let weight = if self.through.is_some() { WEIGHT } else { 1.0 };
+                let weight = if self.through.is_some() { STEP } else { 1.0 };
                 self.hit_rate += weight * (hit_rate - self.hit_rate);
-                self.through = Some(mean(self.through));
+                self.through = Some(median(self.through));
             }
             if let (Some(through), Some(index)) = (self.through, self.around) {
                 let missed = 1.0 - self.hit_rate;

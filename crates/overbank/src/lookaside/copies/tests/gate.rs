@@ -87,8 +87,9 @@ fn without_a_gate_or_without_costs_a_table_always_works() {
     }
 }
 
-/// Lookups take `costs` on a clock that the test moves; returns the gate's verdict.
-fn metered(costs: Costs) -> bool {
+/// Lookups take `costs` on a clock that the test moves, but each of `stalls` of 5000 a millisecond;
+/// returns the gate's verdict.
+fn metered(costs: Costs, stalls: u32) -> bool {
     let table = table(Config::entries(ENTRIES).gate(None));
     let (mut meter, mut now, mut pcg) = (Meter::new(), 0.0, Pcg32::new(6, 6));
     let (mut around, mut calls) = (0, 0);
@@ -96,6 +97,9 @@ fn metered(costs: Costs) -> bool {
         // Four of five from few keys.
         let bound = if pcg.below(5) == 0 { 1 << 30 } else { 500 };
         let key = u64::from(pcg.below(bound));
+        if pcg.below(5000) < stalls {
+            now += 1e6;
+        }
         let way = meter.way(table.gate(), 1, || {
             calls += 1;
             now as u64
@@ -125,8 +129,10 @@ fn metered(costs: Costs) -> bool {
 
 #[test]
 fn costs_follow_from_windows_through_the_table_and_around_it() {
-    assert!(metered(TREE));
-    assert!(!metered(HASH));
+    for stalls in [0, 1] {
+        assert!(metered(TREE, stalls));
+        assert!(!metered(HASH, stalls));
+    }
 }
 
 #[test]
