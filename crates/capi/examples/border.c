@@ -13,7 +13,7 @@ struct calls {
 	enum overbank_status (*lookup)(const struct overbank_fib_reader *, const void *, size_t,
 				       void *, uint64_t *);
 	enum overbank_status (*aside)(const struct overbank_copies *, const uint64_t *, size_t,
-				      uint64_t *, uint8_t *, struct overbank_ticket *);
+				      uint64_t *, uint8_t *, struct overbank_aside_ticket *);
 };
 
 /* Looks for `count` hashes, 32 at a time, whose values are `expected`; returns how many are there. */
@@ -64,7 +64,7 @@ uint64_t asides(const struct calls *calls, const struct overbank_copies *copies,
 {
 	uint64_t sum = 0, values[32];
 	uint8_t found[32];
-	struct overbank_ticket tickets[32];
+	struct overbank_aside_ticket tickets[32];
 	for (size_t at = 0; at + 32 <= count; at += 32) {
 		if (calls->aside(copies, keys + at, 32, values, found, tickets) != OVERBANK_OK)
 			return 0;

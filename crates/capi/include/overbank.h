@@ -51,7 +51,7 @@ static inline uint64_t overbank_mix(uint64_t hash) {
 /**
  * What a lookup found: that the index has no entry for the key.
  */
-#define OVERBANK_ASIDE_NONE 2
+#define OVERBANK_ASIDE_ABSENT 2
 
 /**
  * What a function says of its outcome.
@@ -115,7 +115,7 @@ struct overbank_cache;
  * happens between `_begin` and `_keep` or `_finish` of an overbank_copies_writer. Whether an
  * answer is kept never changes what it is.
  *
- * Any number of threads use it at the same time. Readers wait for nothing.
+ * Any number of threads use it at the same time. Lookups and fills wait for nothing.
  */
 struct overbank_copies;
 
@@ -174,12 +174,12 @@ struct overbank_replica;
 /**
  * A look-aside table in front of a database whose commits have increasing numbers, one writer at a
  * time, and whose readers each see a snapshot. It keeps copies of keys and values and answers most
- * lookups in their place.
+ * lookups in their place. The numbers should follow one another: each gap takes everything out.
  *
  * Reads through a view see what its snapshot has, provided that each transaction that writes says
  * its changes by an overbank_versioned_commit. Whether an answer is kept never changes what it is.
  *
- * Any number of threads use it at the same time. Readers wait for nothing.
+ * Any number of threads use it at the same time. Lookups and fills wait for nothing.
  */
 struct overbank_versioned;
 
@@ -194,8 +194,8 @@ struct overbank_versioned_commit;
 /**
  * A table as of one snapshot, and then of the next: a reader's side.
  *
- * One thread at a time uses it; each snapshot that is open needs one. It keeps the table alive
- * after overbank_versioned_destroy.
+ * Any number of threads look up and fill through it, while no call moves it. Each snapshot that is
+ * open at a time needs one. It keeps the table alive after overbank_versioned_destroy.
  */
 struct overbank_versioned_view;
 
@@ -545,7 +545,7 @@ struct overbank_aside_options {
   uint32_t pages;
   /**
    * 0: the table always works. 1: it steps aside where it does not pay, by `costs`; with those
-   * all zero it works until `_set_costs` gives some.
+   * all zero, which is "unknown", it works until `_set_costs` gives some.
    */
   uint32_t gate;
   /**
@@ -566,9 +566,11 @@ struct overbank_aside_options {
  * The right to put in what the index answers to a lookup that missed: it has the key, the table
  * and the moment. A plain value: copy it, drop it, hand it to another thread, use it again.
  *
- * All bits are the library's. Zeroes fill nothing, as does a ticket of another table.
+ * All bits are the library's. Zeroes fill nothing, as does a ticket of another table. Changed bits
+ * never lead outside the table's memory, but may put in a wrong entry: the answer for another key,
+ * or one from before a write.
  */
-struct overbank_ticket {
+struct overbank_aside_ticket {
   /**
    * The library's.
    */
@@ -1302,8 +1304,8 @@ void overbank_copies_destroy(struct overbank_copies *copies);
 
 /**
  * Looks up any number of keys, in bursts of 32 whose waits for memory overlap. Sets `found[i]` to
- * OVERBANK_ASIDE_HIT, _NONE or _MISS, and the value at `values + i * value_words`: the key's of a
- * hit, else zeroes.
+ * OVERBANK_ASIDE_HIT, _ABSENT or _MISS, and the value at `values + i * value_words`: the key's of
+ * a hit, else zeroes.
  *
  * Of a miss, sets `tickets[i]`: the right to put in what the index answers *afterwards*. Read the
  * index only after this call. `tickets` may be NULL. Other tickets fill nothing.
@@ -1312,14 +1314,15 @@ void overbank_copies_destroy(struct overbank_copies *copies);
  * itself: a list is no snapshot. Takes no lock and waits for nothing. Any number of threads.
  *
  * Requires:
- * The table is NULL or live; the arrays are so long.
+ * The table is NULL or live; the arrays are so long, and no two share memory: OVERBANK_INVALID if
+ * they do.
  */
 enum overbank_status overbank_copies_lookup(const struct overbank_copies *copies,
                                             const uint64_t *keys,
                                             size_t count,
                                             uint64_t *values,
                                             uint8_t *found,
-                                            struct overbank_ticket *tickets);
+                                            struct overbank_aside_ticket *tickets);
 
 /**
  * Puts in what the index answered after the lookup that gave this ticket: `value`, or NULL if it
@@ -1327,20 +1330,24 @@ enum overbank_status overbank_copies_lookup(const struct overbank_copies *copies
  *
  * OVERBANK_DECLINED, which is no fault: if a key of the bucket was written meanwhile, after a
  * clear, with a ticket of another table, or if the entries there are asked for more often. Waits
- * for nothing. Any number of threads.
+ * for nothing: declines if another thread is in the bucket. Any number of threads.
  *
  * Requires:
  * The table is NULL or live; `ticket` is NULL, zeroed, or as the library wrote it; `value` is NULL
  * or has `value_words` words.
  */
-enum overbank_status overbank_copies_fill(struct overbank_copies *copies,
-                                          const struct overbank_ticket *ticket,
+enum overbank_status overbank_copies_fill(const struct overbank_copies *copies,
+                                          const struct overbank_aside_ticket *ticket,
                                           const uint64_t *value);
 
 /**
- * Takes everything out, in constant time, and voids all tickets. For a change of the index that
- * happens while this call lasts, or while nothing reads the index; otherwise see
- * overbank_copies_writer_begin_all. Any number of threads.
+ * Takes everything out, in the time of one bucket in 32,768, and voids all tickets. Changes no
+ * answer by itself.
+ *
+ * After a change of the index outside a writer, call it while readers of the index are still
+ * excluded: under the lock that the change took. Where nothing excludes them, a reader may fill an
+ * old answer after this call: use overbank_copies_writer_begin_all. Waits for writers' handfuls of
+ * stores and other clears. Any number of threads.
  *
  * Requires:
  * The table is NULL or live.
@@ -1349,7 +1356,8 @@ enum overbank_status overbank_copies_clear(struct overbank_copies *copies);
 
 /**
  * Sets what lookups cost, from the gate's next decision on. Of a table without a gate it changes
- * nothing else. Any number of threads.
+ * nothing else. OVERBANK_INVALID if all are zero, which stands for unknown costs. Any number of
+ * threads.
  *
  * Requires:
  * The table is NULL or live; `costs` is NULL or valid.
@@ -1399,8 +1407,8 @@ enum overbank_status overbank_copies_writer_create(const struct overbank_copies 
  * Frees a writer. A write that it has begun is finished, so the index must have changed by then.
  * NULL is none.
  *
- * A writer that is never destroyed keeps the table's memory, and the buckets of what it had begun
- * take no answers in any more.
+ * A writer that is never destroyed keeps the table's memory, and what it had begun takes no
+ * answers in any more: the key's bucket, or the whole table after `_begin_all`.
  *
  * Requires:
  * The writer is NULL, or was made and not destroyed, and is in no other call.
@@ -1411,8 +1419,9 @@ void overbank_copies_writer_destroy(struct overbank_copies_writer *writer);
  * Begins a write of one key: call it *before* the index changes. Takes the key's entry out; until
  * the end of the write, its bucket takes no answers in.
  *
- * OVERBANK_INVALID if this writer has begun a write already. Waits for at most a handful of stores
- * of another thread.
+ * OVERBANK_INVALID if this writer has begun a write already. Waits for a handful of stores of each
+ * other thread in the bucket, rarely for a clear. Hold writes briefly: while 255 are in one
+ * bucket, another one there takes the whole table out until it ends.
  *
  * Requires:
  * The writer is NULL or live, and in no other call; `key` is NULL or has `key_words` words.
@@ -1422,8 +1431,8 @@ enum overbank_status overbank_copies_writer_begin(struct overbank_copies_writer 
 
 /**
  * Begins a write of any number of keys, a range or all: as overbank_copies_writer_begin. Takes
- * everything out, in constant time; until overbank_copies_writer_finish, the table takes no
- * answers in.
+ * everything out, in the time of one bucket in 32,768; until overbank_copies_writer_finish, the
+ * table takes no answers in.
  *
  * Requires:
  * The writer is NULL or live, and in no other call.
@@ -1489,8 +1498,9 @@ enum overbank_status overbank_versioned_published(const struct overbank_versione
                                                   uint64_t *out);
 
 /**
- * Takes everything out, in constant time; views answer nothing until they are moved. For changes
- * by a transaction see overbank_versioned_commit_clear. Any number of threads.
+ * Takes everything out, in the time of one bucket in 32,768; views answer nothing until they are
+ * moved. For changes by a transaction see overbank_versioned_commit_clear. Waits for handfuls of
+ * stores of other threads, and their clears. Any number of threads.
  *
  * Requires:
  * The table is NULL or live.
@@ -1554,11 +1564,15 @@ void overbank_versioned_view_destroy(struct overbank_versioned_view *view);
 
 /**
  * Moves the view to a snapshot: the number of its newest commit, or a lower one that was published
- * before the transaction began. Takes a few loads.
+ * before the transaction began. Takes a few loads, unless everything is taken out: then the time
+ * of one bucket in 32,768, and it waits for handfuls of stores of other threads.
  *
  * A number above the newest published one is that of a commit that did not pass by this table
- * (another process): everything is taken out. With the number of a commit that has begun, or one
- * of more than 48 bits, the view answers nothing and takes nothing in.
+ * (another process): everything is taken out, and the number counts as published from then on, so
+ * that no commit can have it or a lower one. Ask with numbers of the database alone.
+ *
+ * With the number of a commit that has begun, or one of more than 48 bits, the view answers
+ * nothing and takes nothing in.
  *
  * Requires:
  * The view is NULL or live, and in no other call.
@@ -1582,31 +1596,32 @@ enum overbank_status overbank_versioned_view_latest(struct overbank_versioned_vi
  * Looks up any number of keys as of the view's snapshot; the arguments are those of
  * overbank_copies_lookup. After a miss, ask the snapshot, then fill with the ticket.
  *
- * Takes no lock and waits for nothing.
+ * Takes no lock and waits for nothing. Any number of threads, while no call moves the view.
  *
  * Requires:
- * The view is NULL or live, and no other call moves it; the arrays are so long.
+ * The view is NULL or live, and no other call moves it; the arrays are so long, and no two share
+ * memory: OVERBANK_INVALID if they do.
  */
 enum overbank_status overbank_versioned_view_lookup(const struct overbank_versioned_view *view,
                                                     const uint64_t *keys,
                                                     size_t count,
                                                     uint64_t *values,
                                                     uint8_t *found,
-                                                    struct overbank_ticket *tickets);
+                                                    struct overbank_aside_ticket *tickets);
 
 /**
  * Puts in what the snapshot has for the ticket's key: `value`, or NULL if it has no entry.
  *
  * OVERBANK_DECLINED, which is no fault: if a later commit changed a key of the bucket, after a
  * clear, with a ticket of another table or snapshot, or if the entries there are asked for more
- * often. Waits for nothing.
+ * often. Waits for nothing. Any number of threads, while no call moves the view.
  *
  * Requires:
  * The view is NULL or live, and no other call moves it; `ticket` is NULL, zeroed, or as the
  * library wrote it; `value` is NULL or has `value_words` words.
  */
 enum overbank_status overbank_versioned_view_fill(const struct overbank_versioned_view *view,
-                                                  const struct overbank_ticket *ticket,
+                                                  const struct overbank_aside_ticket *ticket,
                                                   const uint64_t *value);
 
 /**
@@ -1635,8 +1650,13 @@ void overbank_versioned_commit_destroy(struct overbank_versioned_commit *commit)
  * Begins the commit of the transaction that is about to get this number, before the database
  * commits. One that another object has begun is taken to be aborted.
  *
- * OVERBANK_INVALID if the number is not above the newest published one or has more than 48 bits,
- * or if this object has begun a commit already.
+ * Numbers should follow one another. All below this one count as published from now on, whatever
+ * becomes of it; with a gap, commits did not pass by this table, and everything is taken out.
+ *
+ * OVERBANK_INVALID if the number is not above the newest published one or has more than 48 bits:
+ * the database numbers anew, or a wrong number came before. This table cannot hear of the change.
+ * So do not commit beside it: destroy it with its views, and create another one first.
+ * OVERBANK_INVALID, too, if this object has begun a commit already.
  *
  * Requires:
  * The commit is NULL or live, and in no other call.
@@ -1649,7 +1669,8 @@ enum overbank_status overbank_versioned_commit_begin(struct overbank_versioned_c
  * commits. A key that the table had has its new value there once published (of 65,536 keys at
  * most). OVERBANK_INVALID if no commit has begun.
  *
- * Allocates. Waits for at most a handful of stores of another thread.
+ * Allocates for a key that the table had: if the system then has no memory, the process is
+ * aborted. Waits for a handful of stores of each other thread in the bucket.
  *
  * Requires:
  * The commit is NULL or live, and in no other call; `key` is NULL or has `key_words` words;
@@ -1671,7 +1692,8 @@ enum overbank_status overbank_versioned_commit_touch(struct overbank_versioned_c
 
 /**
  * Says that the transaction changes any number of keys: a range, a drop, a restore. Takes
- * everything out, in constant time; no snapshot before this commit has answers any more.
+ * everything out, in the time of one bucket in 32,768; no snapshot before this commit has answers
+ * any more.
  * OVERBANK_INVALID if no commit has begun.
  *
  * Requires:

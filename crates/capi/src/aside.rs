@@ -1,8 +1,8 @@
 //! Look-aside tables for C: what `copies.rs` and `versioned.rs` share. Tickets, options, counts,
-//! the gate; keys and values of any number of words.
+//! the gate; keys and values of any number of words. `answers.rs` looks up and fills.
 //!
 //! ```text
-//!  overbank_ticket ── table: number of the table in this process; 0 fills nothing
+//!  overbank_aside_ticket ── table: number of the table in this process; 0 fills nothing
 //!                  └─ words: the crate's ticket, as it lies in memory
 //! ```
 
@@ -10,9 +10,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use overbank::lookaside::{
-    BURST, Config, Costs, Counters, Error, Found, Gate, Ticket, VersionError,
-};
+use overbank::lookaside::{Config, Costs, Counters, Error, Gate, Ticket, VersionError};
 
 use crate::border::overbank_status::*;
 use crate::border::*;
@@ -22,24 +20,26 @@ pub const OVERBANK_ASIDE_MISS: u8 = 0;
 /// What a lookup found: the value.
 pub const OVERBANK_ASIDE_HIT: u8 = 1;
 /// What a lookup found: that the index has no entry for the key.
-pub const OVERBANK_ASIDE_NONE: u8 = 2;
+pub const OVERBANK_ASIDE_ABSENT: u8 = 2;
 
 /// The right to put in what the index answers to a lookup that missed: it has the key, the table
 /// and the moment. A plain value: copy it, drop it, hand it to another thread, use it again.
 ///
-/// All bits are the library's. Zeroes fill nothing, as does a ticket of another table.
+/// All bits are the library's. Zeroes fill nothing, as does a ticket of another table. Changed bits
+/// never lead outside the table's memory, but may put in a wrong entry: the answer for another key,
+/// or one from before a write.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct overbank_ticket {
+pub struct overbank_aside_ticket {
     /// The library's.
     pub table: u64,
     /// The library's.
     pub words: [MaybeUninit<u64>; 7],
 }
 
-impl overbank_ticket {
+impl overbank_aside_ticket {
     #[inline(always)]
-    fn set<const K: usize>(&mut self, table: u64, ticket: &Ticket<[u64; K]>) {
+    pub(crate) fn set<const K: usize>(&mut self, table: u64, ticket: &Ticket<[u64; K]>) {
         const {
             assert!(size_of::<Ticket<[u64; K]>>() <= size_of::<[u64; 7]>());
             assert!(align_of::<Ticket<[u64; K]>>() <= align_of::<u64>());
@@ -51,7 +51,7 @@ impl overbank_ticket {
 
     /// Returns the ticket, if it is one of this table.
     #[inline(always)]
-    fn get<const K: usize>(&self, table: u64) -> Option<Ticket<[u64; K]>> {
+    pub(crate) fn get<const K: usize>(&self, table: u64) -> Option<Ticket<[u64; K]>> {
         // SAFETY: with the table's number, `set` wrote a ticket for keys of this many words. It
         // consists of integers, which are right whatever their bits are, and owns nothing.
         (self.table == table).then(|| unsafe { self.words.as_ptr().cast::<Ticket<_>>().read() })
@@ -93,7 +93,7 @@ pub struct overbank_aside_options {
     /// Pages of the table's memory, as in overbank_fib_options.
     pub pages: u32,
     /// 0: the table always works. 1: it steps aside where it does not pay, by `costs`; with those
-    /// all zero it works until `_set_costs` gives some.
+    /// all zero, which is "unknown", it works until `_set_costs` gives some.
     pub gate: u32,
     /// What lookups cost, for the gate.
     pub costs: overbank_aside_costs,
@@ -200,7 +200,11 @@ pub(crate) unsafe fn set_costs(
     costs: *const overbank_aside_costs,
 ) -> Result<(), Failure> {
     // SAFETY: the caller's promise.
-    gate.set_costs(unsafe { elements(costs, 1, "costs") }?[0].checked()?);
+    let costs = unsafe { elements(costs, 1, "costs") }?[0];
+    if costs == overbank_aside_costs::default() {
+        return Err(Failure::invalid("costs: all zero stand for unknown costs; one must be above"));
+    }
+    gate.set_costs(costs.checked()?);
     Ok(())
 }
 
@@ -272,133 +276,4 @@ pub(crate) unsafe fn lasting<T>(table: &Arc<T>) -> &'static T {
 pub(crate) struct Held<G, T> {
     pub(crate) guard: Option<G>,
     pub(crate) table: Arc<T>,
-}
-
-/// A key of K words.
-pub(crate) type Key<const K: usize> = [u64; K];
-
-/// A table, or a view of one.
-pub(crate) trait Looks<const K: usize, const V: usize> {
-    fn get(&self, key: Key<K>) -> Found<Key<K>, [u64; V]>;
-    fn get_batch(&self, keys: &[Key<K>], found: &mut [Found<Key<K>, [u64; V]>]);
-    fn fill(&self, ticket: Ticket<Key<K>>, value: Option<[u64; V]>) -> bool;
-}
-
-/// The arguments of a lookup.
-#[derive(Clone, Copy)]
-pub(crate) struct Sought {
-    pub(crate) keys: *const u64,
-    pub(crate) count: usize,
-    pub(crate) values: *mut u64,
-    pub(crate) found: *mut u8,
-    pub(crate) tickets: *mut overbank_ticket,
-}
-
-/// # Safety
-/// The pointers are NULL or valid for `count` keys; those of a table with this number.
-#[inline(always)]
-pub(crate) unsafe fn lookup<const K: usize, const V: usize>(
-    table: &impl Looks<K, V>,
-    number: u64,
-    sought: &Sought,
-) -> Result<(), Failure> {
-    let Sought { keys, count, values, found, tickets } = *sought;
-    // SAFETY: the caller's promise.
-    let (keys, values, found, mut tickets) = unsafe {
-        (
-            elements(keys.cast::<Key<K>>(), count, "keys")?,
-            places(values.cast::<[u64; V]>(), count, "values")?,
-            places(found, count, "found")?,
-            places(tickets, if tickets.is_null() { 0 } else { count }, "tickets")?,
-        )
-    };
-    if let ([key], [value], [found]) = (keys, &mut *values, &mut *found) {
-        *found = say(&table.get(*key), value, tickets.first_mut(), number);
-        return Ok(());
-    }
-    let mut burst = [const { Found::Absent }; BURST];
-    let lists = values.chunks_mut(BURST).zip(found.chunks_mut(BURST));
-    for (keys, (values, found)) in keys.chunks(BURST).zip(lists) {
-        let burst = &mut burst[..keys.len()];
-        table.get_batch(keys, burst);
-        let most = tickets.len().min(BURST);
-        let (mut now, later) = std::mem::take(&mut tickets).split_at_mut(most);
-        tickets = later;
-        for ((burst, value), found) in burst.iter().zip(values).zip(found) {
-            let ticket = now.split_off_first_mut();
-            *found = say(burst, value, ticket, number);
-        }
-    }
-    Ok(())
-}
-
-/// Writes what a lookup found.
-#[inline(always)]
-fn say<const K: usize, const V: usize>(
-    found: &Found<Key<K>, [u64; V]>,
-    value: &mut [u64; V],
-    ticket: Option<&mut overbank_ticket>,
-    number: u64,
-) -> u8 {
-    let (said, answer, missed) = match found {
-        Found::Hit(value) => (OVERBANK_ASIDE_HIT, *value, None),
-        Found::Absent => (OVERBANK_ASIDE_NONE, [0; V], None),
-        Found::Miss(ticket) => (OVERBANK_ASIDE_MISS, [0; V], Some(ticket)),
-    };
-    *value = answer;
-    match (ticket, missed) {
-        (Some(place), Some(ticket)) => place.set(number, ticket),
-        (Some(place), None) => place.table = 0,
-        (None, _) => {}
-    }
-    said
-}
-
-/// Puts in an answer; returns whether the table took it.
-///
-/// # Safety
-/// The pointers are NULL or valid; `value` has the words of a value.
-#[inline(always)]
-pub(crate) unsafe fn fill<const K: usize, const V: usize>(
-    table: &impl Looks<K, V>,
-    number: u64,
-    ticket: *const overbank_ticket,
-    value: *const u64,
-) -> Result<bool, Failure> {
-    // SAFETY: the caller's promise.
-    let (ticket, value) = unsafe { (&elements(ticket, 1, "ticket")?[0], answer(value)?) };
-    Ok(ticket.get(number).is_some_and(|ticket| table.fill(ticket, value)))
-}
-
-/// # Safety
-/// `key` is NULL or has the words of a key.
-pub(crate) unsafe fn key<const K: usize>(key: *const u64) -> Result<Key<K>, Failure> {
-    // SAFETY: the caller's promise.
-    Ok(unsafe { elements(key.cast::<Key<K>>(), 1, "key") }?[0])
-}
-
-/// Returns the value; `None` for NULL.
-///
-/// # Safety
-/// `value` is NULL or has the words of a value.
-#[inline(always)]
-pub(crate) unsafe fn answer<const V: usize>(
-    value: *const u64,
-) -> Result<Option<[u64; V]>, Failure> {
-    if value.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: the caller's promise.
-    Ok(Some(unsafe { elements(value.cast::<[u64; V]>(), 1, "value") }?[0]))
-}
-
-/// Runs a fill. One that is declined is an answer: no failure is made of it.
-#[inline(always)]
-pub(crate) fn filled(body: impl FnOnce() -> Result<bool, Failure>) -> overbank_status {
-    let mut declined = false;
-    let status = border(|| {
-        declined = !body()?;
-        Ok(())
-    });
-    if declined { OVERBANK_DECLINED } else { status }
 }

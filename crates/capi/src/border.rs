@@ -301,8 +301,9 @@ pub(crate) unsafe fn or_default<T: Copy + Default>(
     Ok(unsafe { *pointer })
 }
 
+/// Refuses a pointer to this number of elements that cannot be one.
 #[inline(always)]
-fn fits<T>(pointer: *const T, count: usize, name: &str) -> Result<(), Failure> {
+pub(crate) fn fits<T>(pointer: *const T, count: usize, name: &str) -> Result<(), Failure> {
     check(pointer, name)?;
     if count > isize::MAX as usize / size_of::<T>().max(1) {
         return Err(too_many(name, count));

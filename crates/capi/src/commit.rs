@@ -2,6 +2,7 @@
 
 use overbank::lookaside::Commit;
 
+use crate::answers::*;
 use crate::aside::*;
 use crate::border::*;
 use crate::versioned::{Table, Words, overbank_versioned};
@@ -108,8 +109,13 @@ pub unsafe extern "C" fn overbank_versioned_commit_destroy(commit: *mut overbank
 /// Begins the commit of the transaction that is about to get this number, before the database
 /// commits. One that another object has begun is taken to be aborted.
 ///
-/// OVERBANK_INVALID if the number is not above the newest published one or has more than 48 bits,
-/// or if this object has begun a commit already.
+/// Numbers should follow one another. All below this one count as published from now on, whatever
+/// becomes of it; with a gap, commits did not pass by this table, and everything is taken out.
+///
+/// OVERBANK_INVALID if the number is not above the newest published one or has more than 48 bits:
+/// the database numbers anew, or a wrong number came before. This table cannot hear of the change.
+/// So do not commit beside it: destroy it with its views, and create another one first.
+/// OVERBANK_INVALID, too, if this object has begun a commit already.
 ///
 /// # Safety
 /// The commit is NULL or live, and in no other call.
@@ -126,7 +132,8 @@ pub unsafe extern "C" fn overbank_versioned_commit_begin(
 /// commits. A key that the table had has its new value there once published (of 65,536 keys at
 /// most). OVERBANK_INVALID if no commit has begun.
 ///
-/// Allocates. Waits for at most a handful of stores of another thread.
+/// Allocates for a key that the table had: if the system then has no memory, the process is
+/// aborted. Waits for a handful of stores of each other thread in the bucket.
 ///
 /// # Safety
 /// The commit is NULL or live, and in no other call; `key` is NULL or has `key_words` words;
@@ -156,7 +163,8 @@ pub unsafe extern "C" fn overbank_versioned_commit_touch(
 }
 
 /// Says that the transaction changes any number of keys: a range, a drop, a restore. Takes
-/// everything out, in constant time; no snapshot before this commit has answers any more.
+/// everything out, in the time of one bucket in 32,768; no snapshot before this commit has answers
+/// any more.
 /// OVERBANK_INVALID if no commit has begun.
 ///
 /// # Safety

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use overbank::lookaside::{Clearing, Config, Copies, Found, Gate, Ticket, Writing};
 
+use crate::answers::*;
 use crate::aside::*;
 use crate::border::*;
 
@@ -15,7 +16,7 @@ use crate::border::*;
 /// happens between `_begin` and `_keep` or `_finish` of an overbank_copies_writer. Whether an
 /// answer is kept never changes what it is.
 ///
-/// Any number of threads use it at the same time. Readers wait for nothing.
+/// Any number of threads use it at the same time. Lookups and fills wait for nothing.
 pub struct overbank_copies {
     _opaque: [u8; 0],
 }
@@ -38,7 +39,7 @@ trait Live: Send + Sync {
     /// The pointers are NULL or valid; `value` has the words of a value.
     unsafe fn fill(
         &self,
-        ticket: *const overbank_ticket,
+        ticket: *const overbank_aside_ticket,
         value: *const u64,
     ) -> Result<bool, Failure>;
     fn clear(&self);
@@ -86,7 +87,7 @@ impl<const K: usize, const V: usize> Live for Shared<Words<K, V>> {
 
     unsafe fn fill(
         &self,
-        ticket: *const overbank_ticket,
+        ticket: *const overbank_aside_ticket,
         value: *const u64,
     ) -> Result<bool, Failure> {
         // SAFETY: the caller's promise.
@@ -216,8 +217,8 @@ pub unsafe extern "C" fn overbank_copies_destroy(copies: *mut overbank_copies) {
 }
 
 /// Looks up any number of keys, in bursts of 32 whose waits for memory overlap. Sets `found[i]` to
-/// OVERBANK_ASIDE_HIT, _NONE or _MISS, and the value at `values + i * value_words`: the key's of a
-/// hit, else zeroes.
+/// OVERBANK_ASIDE_HIT, _ABSENT or _MISS, and the value at `values + i * value_words`: the key's of
+/// a hit, else zeroes.
 ///
 /// Of a miss, sets `tickets[i]`: the right to put in what the index answers *afterwards*. Read the
 /// index only after this call. `tickets` may be NULL. Other tickets fill nothing.
@@ -226,7 +227,8 @@ pub unsafe extern "C" fn overbank_copies_destroy(copies: *mut overbank_copies) {
 /// itself: a list is no snapshot. Takes no lock and waits for nothing. Any number of threads.
 ///
 /// # Safety
-/// The table is NULL or live; the arrays are so long.
+/// The table is NULL or live; the arrays are so long, and no two share memory: OVERBANK_INVALID if
+/// they do.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn overbank_copies_lookup(
     copies: *const overbank_copies,
@@ -234,7 +236,7 @@ pub unsafe extern "C" fn overbank_copies_lookup(
     count: usize,
     values: *mut u64,
     found: *mut u8,
-    tickets: *mut overbank_ticket,
+    tickets: *mut overbank_aside_ticket,
 ) -> overbank_status {
     let sought = Sought { keys, count, values, found, tickets };
     // SAFETY: the caller's promise.
@@ -246,24 +248,28 @@ pub unsafe extern "C" fn overbank_copies_lookup(
 ///
 /// OVERBANK_DECLINED, which is no fault: if a key of the bucket was written meanwhile, after a
 /// clear, with a ticket of another table, or if the entries there are asked for more often. Waits
-/// for nothing. Any number of threads.
+/// for nothing: declines if another thread is in the bucket. Any number of threads.
 ///
 /// # Safety
 /// The table is NULL or live; `ticket` is NULL, zeroed, or as the library wrote it; `value` is NULL
 /// or has `value_words` words.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn overbank_copies_fill(
-    copies: *mut overbank_copies,
-    ticket: *const overbank_ticket,
+    copies: *const overbank_copies,
+    ticket: *const overbank_aside_ticket,
     value: *const u64,
 ) -> overbank_status {
     // SAFETY: the caller's promise.
     filled(|| unsafe { Table::share(copies, |table| table.fill(ticket, value)) })
 }
 
-/// Takes everything out, in constant time, and voids all tickets. For a change of the index that
-/// happens while this call lasts, or while nothing reads the index; otherwise see
-/// overbank_copies_writer_begin_all. Any number of threads.
+/// Takes everything out, in the time of one bucket in 32,768, and voids all tickets. Changes no
+/// answer by itself.
+///
+/// After a change of the index outside a writer, call it while readers of the index are still
+/// excluded: under the lock that the change took. Where nothing excludes them, a reader may fill an
+/// old answer after this call: use overbank_copies_writer_begin_all. Waits for writers' handfuls of
+/// stores and other clears. Any number of threads.
 ///
 /// # Safety
 /// The table is NULL or live.
@@ -281,7 +287,8 @@ pub unsafe extern "C" fn overbank_copies_clear(copies: *mut overbank_copies) -> 
 }
 
 /// Sets what lookups cost, from the gate's next decision on. Of a table without a gate it changes
-/// nothing else. Any number of threads.
+/// nothing else. OVERBANK_INVALID if all are zero, which stands for unknown costs. Any number of
+/// threads.
 ///
 /// # Safety
 /// The table is NULL or live; `costs` is NULL or valid.
@@ -351,8 +358,8 @@ pub unsafe extern "C" fn overbank_copies_writer_create(
 /// Frees a writer. A write that it has begun is finished, so the index must have changed by then.
 /// NULL is none.
 ///
-/// A writer that is never destroyed keeps the table's memory, and the buckets of what it had begun
-/// take no answers in any more.
+/// A writer that is never destroyed keeps the table's memory, and what it had begun takes no
+/// answers in any more: the key's bucket, or the whole table after `_begin_all`.
 ///
 /// # Safety
 /// The writer is NULL, or was made and not destroyed, and is in no other call.
@@ -365,8 +372,9 @@ pub unsafe extern "C" fn overbank_copies_writer_destroy(writer: *mut overbank_co
 /// Begins a write of one key: call it *before* the index changes. Takes the key's entry out; until
 /// the end of the write, its bucket takes no answers in.
 ///
-/// OVERBANK_INVALID if this writer has begun a write already. Waits for at most a handful of stores
-/// of another thread.
+/// OVERBANK_INVALID if this writer has begun a write already. Waits for a handful of stores of each
+/// other thread in the bucket, rarely for a clear. Hold writes briefly: while 255 are in one
+/// bucket, another one there takes the whole table out until it ends.
 ///
 /// # Safety
 /// The writer is NULL or live, and in no other call; `key` is NULL or has `key_words` words.
@@ -380,8 +388,8 @@ pub unsafe extern "C" fn overbank_copies_writer_begin(
 }
 
 /// Begins a write of any number of keys, a range or all: as overbank_copies_writer_begin. Takes
-/// everything out, in constant time; until overbank_copies_writer_finish, the table takes no
-/// answers in.
+/// everything out, in the time of one bucket in 32,768; until overbank_copies_writer_finish, the
+/// table takes no answers in.
 ///
 /// # Safety
 /// The writer is NULL or live, and in no other call.

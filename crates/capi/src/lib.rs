@@ -10,6 +10,7 @@
 //!                 overbank_versioned_*  versioned.rs   ─▶ overbank::lookaside::Versioned
 //!                                       view.rs, commit.rs
 //!                 overbank_aside_*      aside.rs       what both share
+//!                                       answers.rs     lookups and fills of both
 //!                 status, messages      border.rs
 //! ```
 //!
@@ -28,6 +29,7 @@
 #![allow(non_camel_case_types)] // The names that C sees.
 #![warn(missing_docs)]
 
+mod answers;
 mod aside;
 mod border;
 mod burst;

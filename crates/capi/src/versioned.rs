@@ -13,12 +13,12 @@ use crate::view::{View, Views};
 
 /// A look-aside table in front of a database whose commits have increasing numbers, one writer at a
 /// time, and whose readers each see a snapshot. It keeps copies of keys and values and answers most
-/// lookups in their place.
+/// lookups in their place. The numbers should follow one another: each gap takes everything out.
 ///
 /// Reads through a view see what its snapshot has, provided that each transaction that writes says
 /// its changes by an overbank_versioned_commit. Whether an answer is kept never changes what it is.
 ///
-/// Any number of threads use it at the same time. Readers wait for nothing.
+/// Any number of threads use it at the same time. Lookups and fills wait for nothing.
 pub struct overbank_versioned {
     _opaque: [u8; 0],
 }
@@ -125,8 +125,9 @@ pub unsafe extern "C" fn overbank_versioned_published(
     unsafe { Table::tell(versioned, out, |table| Ok(table.published())) }
 }
 
-/// Takes everything out, in constant time; views answer nothing until they are moved. For changes
-/// by a transaction see overbank_versioned_commit_clear. Any number of threads.
+/// Takes everything out, in the time of one bucket in 32,768; views answer nothing until they are
+/// moved. For changes by a transaction see overbank_versioned_commit_clear. Waits for handfuls of
+/// stores of other threads, and their clears. Any number of threads.
 ///
 /// # Safety
 /// The table is NULL or live.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use overbank::lookaside::{At, Found, Ticket};
 
+use crate::answers::*;
 use crate::aside::*;
 use crate::border::*;
 use crate::versioned::{Table, Words, overbank_versioned};
 
 /// A table as of one snapshot, and then of the next: a reader's side.
 ///
-/// One thread at a time uses it; each snapshot that is open needs one. It keeps the table alive
-/// after overbank_versioned_destroy.
+/// Any number of threads look up and fill through it, while no call moves it. Each snapshot that is
+/// open at a time needs one. It keeps the table alive after overbank_versioned_destroy.
 pub struct overbank_versioned_view {
     _opaque: [u8; 0],
 }
@@ -27,7 +28,7 @@ pub(crate) trait Views: Send + Sync {
     /// The pointers are NULL or valid; `value` has the words of a value.
     unsafe fn fill(
         &self,
-        ticket: *const overbank_ticket,
+        ticket: *const overbank_aside_ticket,
         value: *const u64,
     ) -> Result<bool, Failure>;
 }
@@ -79,7 +80,7 @@ impl<const K: usize, const V: usize> Views for View<K, V> {
 
     unsafe fn fill(
         &self,
-        ticket: *const overbank_ticket,
+        ticket: *const overbank_aside_ticket,
         value: *const u64,
     ) -> Result<bool, Failure> {
         // SAFETY: the caller's promise.
@@ -115,11 +116,15 @@ pub unsafe extern "C" fn overbank_versioned_view_destroy(view: *mut overbank_ver
 }
 
 /// Moves the view to a snapshot: the number of its newest commit, or a lower one that was published
-/// before the transaction began. Takes a few loads.
+/// before the transaction began. Takes a few loads, unless everything is taken out: then the time
+/// of one bucket in 32,768, and it waits for handfuls of stores of other threads.
 ///
 /// A number above the newest published one is that of a commit that did not pass by this table
-/// (another process): everything is taken out. With the number of a commit that has begun, or one
-/// of more than 48 bits, the view answers nothing and takes nothing in.
+/// (another process): everything is taken out, and the number counts as published from then on, so
+/// that no commit can have it or a lower one. Ask with numbers of the database alone.
+///
+/// With the number of a commit that has begun, or one of more than 48 bits, the view answers
+/// nothing and takes nothing in.
 ///
 /// # Safety
 /// The view is NULL or live, and in no other call.
@@ -167,10 +172,11 @@ pub unsafe extern "C" fn overbank_versioned_view_latest(
 /// Looks up any number of keys as of the view's snapshot; the arguments are those of
 /// overbank_copies_lookup. After a miss, ask the snapshot, then fill with the ticket.
 ///
-/// Takes no lock and waits for nothing.
+/// Takes no lock and waits for nothing. Any number of threads, while no call moves the view.
 ///
 /// # Safety
-/// The view is NULL or live, and no other call moves it; the arrays are so long.
+/// The view is NULL or live, and no other call moves it; the arrays are so long, and no two share
+/// memory: OVERBANK_INVALID if they do.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn overbank_versioned_view_lookup(
     view: *const overbank_versioned_view,
@@ -178,7 +184,7 @@ pub unsafe extern "C" fn overbank_versioned_view_lookup(
     count: usize,
     values: *mut u64,
     found: *mut u8,
-    tickets: *mut overbank_ticket,
+    tickets: *mut overbank_aside_ticket,
 ) -> overbank_status {
     let sought = Sought { keys, count, values, found, tickets };
     // SAFETY: the caller's promise.
@@ -189,7 +195,7 @@ pub unsafe extern "C" fn overbank_versioned_view_lookup(
 ///
 /// OVERBANK_DECLINED, which is no fault: if a later commit changed a key of the bucket, after a
 /// clear, with a ticket of another table or snapshot, or if the entries there are asked for more
-/// often. Waits for nothing.
+/// often. Waits for nothing. Any number of threads, while no call moves the view.
 ///
 /// # Safety
 /// The view is NULL or live, and no other call moves it; `ticket` is NULL, zeroed, or as the
@@ -197,7 +203,7 @@ pub unsafe extern "C" fn overbank_versioned_view_lookup(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn overbank_versioned_view_fill(
     view: *const overbank_versioned_view,
-    ticket: *const overbank_ticket,
+    ticket: *const overbank_aside_ticket,
     value: *const u64,
 ) -> overbank_status {
     // SAFETY: the caller's promise.

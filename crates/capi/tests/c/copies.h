@@ -34,17 +34,17 @@ static inline void words_of(uint64_t *words, size_t count, uint64_t number)
 
 /* Looks up one key of one word with a value of one; returns what was found. */
 static inline uint8_t look(const struct overbank_copies *copies, uint64_t key, uint64_t *value,
-		    struct overbank_ticket *ticket)
+		    struct overbank_aside_ticket *ticket)
 {
 	uint8_t found = UNTOUCHED;
 	OK(overbank_copies_lookup(copies, &key, 1, value, &found, ticket));
 	return found;
 }
 
-static inline struct overbank_ticket miss(const struct overbank_copies *copies, uint64_t key)
+static inline struct overbank_aside_ticket miss(const struct overbank_copies *copies, uint64_t key)
 {
 	uint64_t value = UNTOUCHED;
-	struct overbank_ticket ticket;
+	struct overbank_aside_ticket ticket;
 	CHECK(look(copies, key, &value, &ticket) == OVERBANK_ASIDE_MISS && value == 0);
 	return ticket;
 }
@@ -58,7 +58,7 @@ static inline void has(const struct overbank_copies *copies, uint64_t key, uint6
 static inline void has_none(const struct overbank_copies *copies, uint64_t key)
 {
 	uint64_t value = UNTOUCHED;
-	CHECK(look(copies, key, &value, NULL) == OVERBANK_ASIDE_NONE && value == 0);
+	CHECK(look(copies, key, &value, NULL) == OVERBANK_ASIDE_ABSENT && value == 0);
 }
 
 #endif

@@ -17,7 +17,7 @@ static void gate(void)
 	uint64_t ten = 10;
 
 	OK(overbank_copies_create(1, 1, 1, &options, &copies));
-	struct overbank_ticket ticket = miss(copies, 7);
+	struct overbank_aside_ticket ticket = miss(copies, 7);
 	OK(overbank_copies_fill(copies, &ticket, &ten));
 	OK(overbank_copies_gate(copies, &gate));
 	CHECK(gate.open && gate.swings && gate.decisions == 0 && gate.hit_rate == 0);
@@ -54,6 +54,17 @@ static void gate(void)
 	CHECK(filled > 0 && filled <= open && open < 400);
 	overbank_copies_destroy(large);
 
+	/* All zero is unknown, here as in the options: nothing is set. */
+	options.costs = (struct overbank_aside_costs){0};
+	OK(overbank_copies_create(1, 1, 1, &options, &copies));
+	ticket = miss(copies, 7);
+	OK(overbank_copies_fill(copies, &ticket, &ten));
+	INVALID("unknown costs", overbank_copies_set_costs(copies, &options.costs));
+	look_often(copies, 5000);
+	OK(overbank_copies_gate(copies, &gate));
+	CHECK(gate.open && gate.costs.hit == 0 && gate.costs.miss == 0 && gate.costs.index == 0);
+	overbank_copies_destroy(copies);
+
 	/* Without a gate it never closes. */
 	copies = make(1, 1, 1);
 	ticket = miss(copies, 7);
@@ -66,6 +77,55 @@ static void gate(void)
 	overbank_copies_destroy(copies);
 }
 
+/* Every two arrays of a lookup, one of which ends a byte or a word into the other. What only touches
+ * is right, and so are tickets that are not asked for. */
+static void overlaps(void)
+{
+	struct overbank_copies *copies = make(2, 3, 100);
+	/* In words: 4 of keys, 6 of values, 2 bytes found, 16 of tickets. */
+	uint64_t words[64] = {0};
+	struct overbank_aside_ticket *tickets = (void *)&words[32];
+	uint8_t *found = (void *)&words[20], *bytes = (void *)words;
+	/* Nothing is written by a call that is refused. */
+	memset(found, UNTOUCHED, 2);
+
+	INVALID("keys and values overlap", overbank_copies_lookup(copies, words, 2, words + 3,
+			found, tickets));
+	INVALID("keys and values overlap", overbank_copies_lookup(copies, words + 5, 2, words,
+			found, tickets));
+	INVALID("keys and values overlap", overbank_copies_lookup(copies, words, 1, words,
+			found, tickets));
+	INVALID("keys and found overlap", overbank_copies_lookup(copies, words, 2, words + 8,
+			bytes + 31, tickets));
+	INVALID("keys and found overlap", overbank_copies_lookup(copies, words + 1, 2, words + 8,
+			bytes + 7, tickets));
+	INVALID("keys and tickets overlap", overbank_copies_lookup(copies, words + 47, 2, words,
+			found, tickets));
+	INVALID("keys and tickets overlap", overbank_copies_lookup(copies, words + 29, 2, words,
+			found, tickets));
+	INVALID("values and found overlap", overbank_copies_lookup(copies, words + 8, 2, words,
+			bytes + 47, tickets));
+	INVALID("values and found overlap", overbank_copies_lookup(copies, words + 8, 2, words + 1,
+			bytes + 7, tickets));
+	INVALID("values and tickets overlap", overbank_copies_lookup(copies, words, 2, words + 47,
+			found, tickets));
+	INVALID("values and tickets overlap", overbank_copies_lookup(copies, words, 2, words + 27,
+			found, tickets));
+	INVALID("found and tickets overlap", overbank_copies_lookup(copies, words, 2, words + 4,
+			bytes + 8 * 48 - 1, tickets));
+	INVALID("found and tickets overlap", overbank_copies_lookup(copies, words, 2, words + 4,
+			bytes + 8 * 32 - 1, tickets));
+	CHECK(found[0] == UNTOUCHED && found[1] == UNTOUCHED);
+	for (size_t i = 0; i < 64; i++)
+		CHECK(words[i] == 0 || i == 20);
+
+	OK(overbank_copies_lookup(copies, words, 2, words + 4, bytes + 80, NULL));
+	OK(overbank_copies_lookup(copies, words + 6, 2, words, bytes + 80, (void *)&words[11]));
+	/* Of no keys there are no arrays. */
+	OK(overbank_copies_lookup(copies, words, 0, words, bytes, (void *)words));
+	overbank_copies_destroy(copies);
+}
+
 static void refuses(void)
 {
 	struct overbank_copies *copies = make(2, 3, 100), *none = NULL;
@@ -75,7 +135,7 @@ static void refuses(void)
 	struct overbank_aside_gate gate;
 	struct overbank_aside_counters counters;
 	struct overbank_aside_info info;
-	struct overbank_ticket tickets[2];
+	struct overbank_aside_ticket tickets[2];
 	uint64_t keys[5] = {1, 2, 3, 4, 5}, values[7] = {0};
 	uint8_t found[2] = {UNTOUCHED, UNTOUCHED};
 
@@ -113,7 +173,7 @@ static void refuses(void)
 	INVALID("values is not aligned", overbank_copies_lookup(copies, keys, 1,
 			ASKEW(uint64_t, values), found, NULL));
 	INVALID("tickets is not aligned", overbank_copies_lookup(copies, keys, 1, values, found,
-			ASKEW(struct overbank_ticket, tickets)));
+			ASKEW(struct overbank_aside_ticket, tickets)));
 	INVALID("exceed", overbank_copies_lookup(copies, keys, SIZE_MAX, values, found, NULL));
 	INVALID("exceed", overbank_copies_lookup(copies, keys, SIZE_MAX / 32, values, found,
 			NULL));
@@ -124,7 +184,7 @@ static void refuses(void)
 	INVALID("handle is NULL", overbank_copies_fill(NULL, tickets, values));
 	INVALID("ticket is NULL", overbank_copies_fill(copies, NULL, values));
 	INVALID("ticket is not aligned", overbank_copies_fill(copies,
-			ASKEW(struct overbank_ticket, tickets), values));
+			ASKEW(struct overbank_aside_ticket, tickets), values));
 	INVALID("value is not aligned", overbank_copies_fill(copies, tickets,
 			ASKEW(uint64_t, values)));
 
@@ -132,6 +192,8 @@ static void refuses(void)
 	INVALID("handle is NULL", overbank_copies_set_costs(NULL, &costs));
 	INVALID("costs is NULL", overbank_copies_set_costs(copies, NULL));
 	INVALID("costs: hit", overbank_copies_set_costs(copies, &costs));
+	costs = (struct overbank_aside_costs){0};
+	INVALID("unknown costs", overbank_copies_set_costs(copies, &costs));
 	INVALID("handle is NULL", overbank_copies_gate(NULL, &gate));
 	INVALID("out is NULL", overbank_copies_gate(copies, NULL));
 	INVALID("handle is NULL", overbank_copies_counters(NULL, &counters));
@@ -161,5 +223,6 @@ static void refuses(void)
 void test_copies_gate(void)
 {
 	refuses();
+	overlaps();
 	gate();
 }

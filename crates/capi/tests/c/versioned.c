@@ -1,11 +1,8 @@
 /* Look-aside tables in front of a database with snapshots: beside its history; in the wrong order;
  * threads. */
-#include <pthread.h>
-#include <stdatomic.h>
+#include "readers.h"
 
-#include "test.h"
-
-enum { KEYS = 40, VIEWS = 4, VERSIONS = 1000, UNTOUCHED = 9 };
+enum { KEYS = 40, VIEWS = 4, VERSIONS = 1000, ROUNDS = 40, UNTOUCHED = 9 };
 
 static struct overbank_versioned *make(size_t key_words, size_t value_words, size_t entries)
 {
@@ -52,7 +49,7 @@ static size_t read_all(const struct overbank_versioned_view *view, size_t key_wo
 {
 	uint64_t keys[4 * KEYS], values[8 * KEYS], value[8];
 	uint8_t found[KEYS];
-	struct overbank_ticket tickets[KEYS];
+	struct overbank_aside_ticket tickets[KEYS];
 	size_t hits = 0;
 	for (size_t k = 0; k < KEYS; k++)
 		words_of(keys + k * key_words, key_words, k);
@@ -67,7 +64,7 @@ static size_t read_all(const struct overbank_versioned_view *view, size_t key_wo
 			continue;
 		}
 		hits++;
-		CHECK(found[k] == (snapshot[k] ? OVERBANK_ASIDE_HIT : OVERBANK_ASIDE_NONE));
+		CHECK(found[k] == (snapshot[k] ? OVERBANK_ASIDE_HIT : OVERBANK_ASIDE_ABSENT));
 		if (snapshot[k])
 			CHECK(memcmp(values + k * value_words, value, 8 * value_words) == 0);
 	}
@@ -158,7 +155,7 @@ static void twin(size_t key_words, size_t value_words)
 
 /* Looks up one key of one word with a value of one. */
 static uint8_t look(const struct overbank_versioned_view *view, uint64_t key, uint64_t *value,
-		    struct overbank_ticket *ticket)
+		    struct overbank_aside_ticket *ticket)
 {
 	uint8_t found = UNTOUCHED;
 	*value = UNTOUCHED;
@@ -172,7 +169,7 @@ static void rules(void)
 	struct overbank_versioned_view *old = view_of(versioned), *now = view_of(versioned);
 	struct overbank_versioned_view *foreign = view_of(other);
 	struct overbank_versioned_commit *commit = commit_of(versioned), *second;
-	struct overbank_ticket ticket, of_old;
+	struct overbank_aside_ticket ticket, of_old;
 	uint64_t key = 7, ten = 10, eleven = 11, value, version = 0;
 	second = commit_of(versioned);
 
@@ -180,8 +177,8 @@ static void rules(void)
 	CHECK(look(old, 7, &value, &of_old) == OVERBANK_ASIDE_MISS && value == 0);
 	STATUS(OVERBANK_DECLINED, overbank_versioned_view_fill(foreign, &of_old, NULL));
 	OK(overbank_versioned_view_fill(old, &of_old, NULL));
-	CHECK(look(old, 7, &value, NULL) == OVERBANK_ASIDE_NONE && value == 0);
-	struct overbank_ticket zero = {0};
+	CHECK(look(old, 7, &value, NULL) == OVERBANK_ASIDE_ABSENT && value == 0);
+	struct overbank_aside_ticket zero = {0};
 	STATUS(OVERBANK_DECLINED, overbank_versioned_view_fill(old, &zero, &ten));
 
 	/* Nothing of a commit is seen before it is published. */
@@ -289,7 +286,7 @@ static void refuses(void)
 	struct overbank_aside_gate gate;
 	struct overbank_aside_counters counters;
 	struct overbank_aside_info info;
-	struct overbank_ticket tickets[2];
+	struct overbank_aside_ticket tickets[2];
 	uint64_t keys[5] = {1, 2, 3, 4, 5}, values[7] = {0}, version = 77;
 	uint8_t found[2] = {UNTOUCHED, UNTOUCHED};
 
@@ -312,6 +309,8 @@ static void refuses(void)
 	INVALID("handle is NULL", overbank_versioned_set_costs(NULL, &costs));
 	INVALID("costs is NULL", overbank_versioned_set_costs(versioned, NULL));
 	OK(overbank_versioned_set_costs(versioned, &costs));
+	costs = (struct overbank_aside_costs){0};
+	INVALID("unknown costs", overbank_versioned_set_costs(versioned, &costs));
 	costs.index = -1;
 	INVALID("costs: index", overbank_versioned_set_costs(versioned, &costs));
 	INVALID("handle is NULL", overbank_versioned_gate(NULL, &gate));
@@ -339,9 +338,11 @@ static void refuses(void)
 	INVALID("values is NULL", overbank_versioned_view_lookup(view, keys, 2, NULL, found, NULL));
 	INVALID("found is NULL", overbank_versioned_view_lookup(view, keys, 2, values, NULL, NULL));
 	INVALID("tickets is not aligned", overbank_versioned_view_lookup(view, keys, 1, values,
-			found, ASKEW(struct overbank_ticket, tickets)));
+			found, ASKEW(struct overbank_aside_ticket, tickets)));
 	INVALID("exceed", overbank_versioned_view_lookup(view, keys, SIZE_MAX, values, found,
 			NULL));
+	INVALID("keys and values overlap", overbank_versioned_view_lookup(view, keys, 1, keys + 1,
+			found, NULL));
 	CHECK(found[0] == UNTOUCHED && found[1] == UNTOUCHED);
 	OK(overbank_versioned_view_lookup(view, NULL, 0, NULL, NULL, NULL));
 	OK(overbank_versioned_view_lookup(view, keys, 2, values, found, tickets));
@@ -374,69 +375,72 @@ static void refuses(void)
 	overbank_versioned_destroy(NULL);
 }
 
-/* One thread commits, two read the newest snapshot. What was committed stays as it is. */
+/* One thread commits, two read the newest snapshot, and the first one through one view that both
+ * have. What was committed stays as it is. Rows of the history are used again: no reader is that far
+ * behind. */
 struct shared {
 	struct overbank_versioned *versioned;
-	atomic_int done;
+	struct overbank_versioned_view *first;
+	struct readers readers;
 };
 
-static void *read_newest(void *argument)
+static uint64_t read_newest(void *argument)
 {
+	static const uint32_t absent[KEYS];
 	struct shared *shared = argument;
 	struct overbank_versioned_view *view = view_of(shared->versioned);
 	uint64_t hits = 0, version;
-	for (int last = 0; !last;) {
-		last = atomic_load(&shared->done);
-		OK(overbank_versioned_view_latest(view, &version));
-		hits += read_all(view, 1, 2, history[version]);
-		if (version % 8 == 0) {
-			OK(overbank_versioned_view_at(view, version));
-			hits += read_all(view, 1, 2, history[version]);
-		}
+	OK(overbank_versioned_view_latest(view, &version));
+	hits += read_all(view, 1, 2, history[version % VERSIONS]);
+	if (version % 8 == 0) {
+		OK(overbank_versioned_view_at(view, version));
+		hits += read_all(view, 1, 2, history[version % VERSIONS]);
 	}
 	overbank_versioned_view_destroy(view);
-	return (void *)(uintptr_t)hits;
+	(void)read_all(shared->first, 1, 2, absent);
+	return hits;
 }
 
 static void threads(void)
 {
 	static struct shared shared;
-	pthread_t readers[2];
-	uint64_t state = 5, hits = 0;
+	uint64_t state = 5;
 	uint32_t next = 0;
 	memset(history, 0, sizeof history);
 	shared.versioned = make(1, 2, 2 * KEYS);
+	shared.first = view_of(shared.versioned);
 	struct overbank_versioned_commit *commit = commit_of(shared.versioned);
-	for (int i = 0; i < 2; i++)
-		CHECK(pthread_create(&readers[i], NULL, read_newest, &shared) == 0);
-	for (size_t version = 1; version < VERSIONS && version < operations / 8;) {
+	shared.readers.round = read_newest;
+	shared.readers.of = &shared;
+	readers_start(&shared.readers);
+	for (size_t version = 1;
+	     version < operations / 8 || !readers_met(&shared.readers, ROUNDS);) {
 		uint64_t key, value[2];
+		uint32_t *row = history[version % VERSIONS];
 		OK(overbank_versioned_commit_begin(commit, version));
-		memcpy(history[version], history[version - 1], sizeof history[0]);
+		memcpy(row, history[(version - 1) % VERSIONS], sizeof history[0]);
 		for (int changes = 0; changes < 4; changes++) {
 			uint64_t random = next_random(&state), k = random % KEYS;
 			words_of(&key, 1, k);
 			words_of(value, 2, ++next);
-			history[version][k] = next;
+			row[k] = next;
 			OK(overbank_versioned_commit_change(commit, &key, value));
 		}
 		if (next_random(&state) % 4) {
 			OK(overbank_versioned_commit_publish(commit));
-			version++;
+			/* Time to fill, and to hit. */
+			if (version++ % 16 == 0)
+				readers_pass(&shared.readers, 2);
 		} else {
 			OK(overbank_versioned_commit_abort(commit));
 		}
+		atomic_fetch_add(&shared.readers.writes, 1);
 	}
-	atomic_store(&shared.done, 1);
-	for (int i = 0; i < 2; i++) {
-		void *result = NULL;
-		CHECK(pthread_join(readers[i], &result) == 0);
-		hits += (uintptr_t)result;
-	}
+	readers_end(&shared.readers);
 	(void)read_newest(&shared);
-	hits = (uintptr_t)read_newest(&shared);
-	CHECK(hits > 0);
+	CHECK(read_newest(&shared) > 0);
 	overbank_versioned_commit_destroy(commit);
+	overbank_versioned_view_destroy(shared.first);
 	overbank_versioned_destroy(shared.versioned);
 }
 

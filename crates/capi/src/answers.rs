@@ -1,0 +1,180 @@
+//! Lookups and fills of look-aside tables for C, of whatever type: from arrays of C and back.
+
+use overbank::lookaside::{BURST, Found, Ticket};
+
+use crate::aside::*;
+use crate::border::overbank_status::*;
+use crate::border::*;
+
+/// A key of K words.
+pub(crate) type Key<const K: usize> = [u64; K];
+
+/// A table, or a view of one.
+pub(crate) trait Looks<const K: usize, const V: usize> {
+    fn get(&self, key: Key<K>) -> Found<Key<K>, [u64; V]>;
+    fn get_batch(&self, keys: &[Key<K>], found: &mut [Found<Key<K>, [u64; V]>]);
+    fn fill(&self, ticket: Ticket<Key<K>>, value: Option<[u64; V]>) -> bool;
+}
+
+/// The arguments of a lookup.
+#[derive(Clone, Copy)]
+pub(crate) struct Sought {
+    pub(crate) keys: *const u64,
+    pub(crate) count: usize,
+    pub(crate) values: *mut u64,
+    pub(crate) found: *mut u8,
+    pub(crate) tickets: *mut overbank_aside_ticket,
+}
+
+impl Sought {
+    /// Refuses arrays that share memory.
+    #[inline(always)]
+    fn apart<const K: usize, const V: usize>(&self) -> Result<(), Failure> {
+        let Self { keys, count, values, found, tickets } = *self;
+        if count == 0 {
+            return Ok(());
+        }
+        fits(keys.cast::<Key<K>>(), count, "keys")?;
+        fits(values.cast::<[u64; V]>(), count, "values")?;
+        fits(found, count, "found")?;
+        let with_tickets = if tickets.is_null() { 0 } else { count };
+        if with_tickets > 0 {
+            fits(tickets, count, "tickets")?;
+        }
+        // None is so long that this overflows, as just seen, but one may lie at the end of memory.
+        let arrays = [
+            (keys.addr(), count * size_of::<Key<K>>()),
+            (values.addr(), count * size_of::<[u64; V]>()),
+            (found.addr(), count),
+            (tickets.addr(), with_tickets * size_of::<overbank_aside_ticket>()),
+        ]
+        .map(|(start, bytes)| (start, start.saturating_add(bytes)));
+        let meet = |a: usize, b: usize| (arrays[a].0 < arrays[b].1) & (arrays[b].0 < arrays[a].1);
+        let any = PAIRS.iter().fold(false, |any, &(a, b)| any | meet(a, b));
+        if any { Err(overlap(PAIRS.into_iter().find(|&(a, b)| meet(a, b)))) } else { Ok(()) }
+    }
+}
+
+/// Every two of the arrays of a lookup.
+const PAIRS: [(usize, usize); 6] = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
+
+#[cold]
+fn overlap(pair: Option<(usize, usize)>) -> Failure {
+    let name = |at: usize| ["keys", "values", "found", "tickets"][at];
+    let (a, b) = pair.unwrap_or_default();
+    Failure::invalid(format_args!(
+        "{} and {} overlap: each array needs its memory",
+        name(a),
+        name(b)
+    ))
+}
+
+/// # Safety
+/// The pointers are NULL or valid for `count` keys; those of a table with this number.
+#[inline(always)]
+pub(crate) unsafe fn lookup<const K: usize, const V: usize>(
+    table: &impl Looks<K, V>,
+    number: u64,
+    sought: &Sought,
+) -> Result<(), Failure> {
+    sought.apart::<K, V>()?;
+    let Sought { keys, count, values, found, tickets } = *sought;
+    // SAFETY: the caller's promise, and no two share memory.
+    let (keys, values, found, mut tickets) = unsafe {
+        (
+            elements(keys.cast::<Key<K>>(), count, "keys")?,
+            places(values.cast::<[u64; V]>(), count, "values")?,
+            places(found, count, "found")?,
+            places(tickets, if tickets.is_null() { 0 } else { count }, "tickets")?,
+        )
+    };
+    if let ([key], [value], [found]) = (keys, &mut *values, &mut *found) {
+        *found = say(&table.get(*key), value, tickets.first_mut(), number);
+        return Ok(());
+    }
+    let mut burst = [const { Found::Absent }; BURST];
+    let lists = values.chunks_mut(BURST).zip(found.chunks_mut(BURST));
+    for (keys, (values, found)) in keys.chunks(BURST).zip(lists) {
+        let burst = &mut burst[..keys.len()];
+        table.get_batch(keys, burst);
+        let most = tickets.len().min(BURST);
+        let (mut now, later) = std::mem::take(&mut tickets).split_at_mut(most);
+        tickets = later;
+        for ((burst, value), found) in burst.iter().zip(values).zip(found) {
+            let ticket = now.split_off_first_mut();
+            *found = say(burst, value, ticket, number);
+        }
+    }
+    Ok(())
+}
+
+/// Writes what a lookup found.
+#[inline(always)]
+fn say<const K: usize, const V: usize>(
+    found: &Found<Key<K>, [u64; V]>,
+    value: &mut [u64; V],
+    ticket: Option<&mut overbank_aside_ticket>,
+    number: u64,
+) -> u8 {
+    let (said, answer, missed) = match found {
+        Found::Hit(value) => (OVERBANK_ASIDE_HIT, *value, None),
+        Found::Absent => (OVERBANK_ASIDE_ABSENT, [0; V], None),
+        Found::Miss(ticket) => (OVERBANK_ASIDE_MISS, [0; V], Some(ticket)),
+    };
+    *value = answer;
+    match (ticket, missed) {
+        (Some(place), Some(ticket)) => place.set(number, ticket),
+        (Some(place), None) => place.table = 0,
+        (None, _) => {}
+    }
+    said
+}
+
+/// Puts in an answer; returns whether the table took it.
+///
+/// # Safety
+/// The pointers are NULL or valid; `value` has the words of a value.
+#[inline(always)]
+pub(crate) unsafe fn fill<const K: usize, const V: usize>(
+    table: &impl Looks<K, V>,
+    number: u64,
+    ticket: *const overbank_aside_ticket,
+    value: *const u64,
+) -> Result<bool, Failure> {
+    // SAFETY: the caller's promise.
+    let (ticket, value) = unsafe { (&elements(ticket, 1, "ticket")?[0], answer(value)?) };
+    Ok(ticket.get(number).is_some_and(|ticket| table.fill(ticket, value)))
+}
+
+/// # Safety
+/// `key` is NULL or has the words of a key.
+pub(crate) unsafe fn key<const K: usize>(key: *const u64) -> Result<Key<K>, Failure> {
+    // SAFETY: the caller's promise.
+    Ok(unsafe { elements(key.cast::<Key<K>>(), 1, "key") }?[0])
+}
+
+/// Returns the value; `None` for NULL.
+///
+/// # Safety
+/// `value` is NULL or has the words of a value.
+#[inline(always)]
+pub(crate) unsafe fn answer<const V: usize>(
+    value: *const u64,
+) -> Result<Option<[u64; V]>, Failure> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    Ok(Some(unsafe { elements(value.cast::<[u64; V]>(), 1, "value") }?[0]))
+}
+
+/// Runs a fill. One that is declined is an answer: no failure is made of it.
+#[inline(always)]
+pub(crate) fn filled(body: impl FnOnce() -> Result<bool, Failure>) -> overbank_status {
+    let mut declined = false;
+    let status = border(|| {
+        declined = !body()?;
+        Ok(())
+    });
+    if declined { OVERBANK_DECLINED } else { status }
+}
