@@ -260,13 +260,16 @@ const CYCLE: u32 = 1 << 15;
 /// and the index's only after a while, so the last ones count.
 const AROUND: core::ops::Range<u32> = 256..768;
 const TIMED: core::ops::Range<u32> = 640..768;
+/// One window in 8 goes through a closed table, for its sample.
+const CLOSED_THROUGH: u32 = 8;
 /// Share by which a window moves what is known. Times move by no more, however long the window
 /// took, and so come to their median: a thread that is interrupted for milliseconds now and then
 /// measures the same.
 const STEP: f32 = 1.0 / 32.0;
 
 /// Derives [`Costs`] from the time that one thread's lookups take: windows of lookups, most of them
-/// through the table and one in 64 around it, in long turns.
+/// through the table and one in 64 around it, in long turns. While the gate is closed seven in
+/// eight go around.
 ///
 /// A window through the table with hit rate h takes h · hit + (1 − h) · (miss + index) a lookup.
 /// Two unknowns need a second equation: miss = 2 · hit, a lookup and a fill. For a gate that is
@@ -279,6 +282,8 @@ pub struct Meter {
     hits: u32,
     start: u64,
     way: Way,
+    /// Whether a window around the table counts.
+    timed: bool,
     through: Option<f32>,
     hit_rate: f32,
     around: Option<f32>,
@@ -303,6 +308,7 @@ impl Meter {
             hits: 0,
             start: 0,
             way: Way::Through,
+            timed: false,
             through: None,
             hit_rate: 0.0,
             around: None,
@@ -336,14 +342,11 @@ impl Meter {
         };
         if self.windows > 0 {
             // The window that ends.
-            let past = (self.windows - 1) % CYCLE;
             if self.way == Way::Around {
-                if TIMED.contains(&past) {
+                if self.timed {
                     self.around = Some(median(self.around));
                 }
-            } else if !gate.is_open() {
-                self.around = Some(median(self.around));
-            } else {
+            } else if gate.is_open() {
                 let missed = self.lookups.saturating_sub(self.hits);
                 gate.metered[0].fetch_add(self.hits.into(), Relaxed);
                 gate.metered[1].fetch_add(missed.into(), Relaxed);
@@ -359,8 +362,10 @@ impl Meter {
                 gate.set_costs(Costs { hit, miss: 2.0 * hit, index });
             }
         }
-        let around = AROUND.contains(&(self.windows % CYCLE));
+        let (at, closed) = (self.windows % CYCLE, !gate.is_open());
+        let around = AROUND.contains(&at) || closed && !at.is_multiple_of(CLOSED_THROUGH);
         self.way = if around { Way::Around } else { Way::Through };
+        self.timed = closed || TIMED.contains(&at);
         self.windows = self.windows.wrapping_add(1).max(1);
         (self.left, self.lookups, self.hits, self.start) = (METERED, 0, 0, now);
     }
