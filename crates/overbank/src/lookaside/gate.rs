@@ -73,11 +73,15 @@ pub struct Gate {
     /// Bits of the misses that meters counted for each that the sample would have had, last time.
     luck: AtomicU64,
     decisions: AtomicU64,
+    /// Sampled lookups before which it stays open.
+    warm: u64,
     stripes: [Stripe; STRIPES],
 }
 
 impl Gate {
-    pub(super) fn new(config: Option<Option<Costs>>) -> Self {
+    /// For a table of `slots` entries. An empty table has no hits, which says nothing: the gate
+    /// stays open for two lookups an entry.
+    pub(super) fn new(config: Option<Option<Costs>>, slots: usize) -> Self {
         let gate = Self {
             open: AtomicBool::new(true),
             swings: config.is_some(),
@@ -89,6 +93,7 @@ impl Gate {
             window: Default::default(),
             luck: AtomicU64::new(1f64.to_bits()),
             decisions: AtomicU64::new(0),
+            warm: 2 * slots as u64 / u64::from(SAMPLE),
             stripes: Default::default(),
         };
         config.flatten().into_iter().for_each(|costs| gate.set_costs(costs));
@@ -157,7 +162,8 @@ impl Gate {
             if let Some(costs) = self.costs() {
                 let (saved, spent) = balance(&costs, new[0] as f64, new[1] as f64);
                 let factor = if self.is_open() { CLOSE_AT } else { OPEN_AT };
-                self.open.store(saved > spent * factor, Relaxed);
+                let cold = hits + misses < self.warm;
+                self.open.store(cold || saved > spent * factor, Relaxed);
             }
         }
         self.deciding.store(false, Release);

@@ -63,7 +63,7 @@ impl<K: Plain, V: Plain> Table<K, V> {
             busy: AtomicU32::new(0),
             swept: AtomicU64::new(0),
             shut: AtomicU32::new(0),
-            gate: Gate::new(config.gate),
+            gate: Gate::new(config.gate, count * Shape::<K, V>::WAYS),
         })
     }
 

@@ -56,6 +56,16 @@ fn a_table_whose_keys_do_not_return_steps_aside_until_they_do() {
 }
 
 #[test]
+fn a_table_has_time_to_fill() {
+    let table = table(Config::entries(120_000).gate(Some(HASH)));
+    read(&table, 1 << 30);
+    let report = table.gate().report();
+    assert!(report.open && report.decisions > 0 && report.hit_rate < Some(0.1), "{report}");
+    read(&table, 1 << 30);
+    assert!(!table.gate().is_open());
+}
+
+#[test]
 fn a_table_that_always_hits_steps_aside_before_a_faster_index() {
     let table = table(Config::entries(ENTRIES).gate(Some(HASH)));
     let first = read(&table, ENTRIES as u32 / 2).0;
