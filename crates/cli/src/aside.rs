@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> Result<()> {
     let on_disk = |path| if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
     if let Some(report) = &args.common.report {
         let mut inputs: Vec<PathBuf> = args.file.iter().map(|file| on_disk(file).into()).collect();
-        inputs.extend(others.iter().flat_map(|others| [others.path.clone(), others.data()]));
+        inputs.extend(others.iter().flat_map(Others::files));
         keep_apart(report, &inputs.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     }
     let stop = stop_on_ctrl_c()?;

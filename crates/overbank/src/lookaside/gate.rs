@@ -26,6 +26,10 @@ const OPEN_AT: f64 = 1.1;
 /// An open gate closes if hits save less than this many times what misses cost.
 const CLOSE_AT: f64 = 0.95;
 
+/// What closed a gate may be over, so it forgets: by an e-th in the time of this many fillings.
+/// Then it opens, and is measured again.
+const FORGETS: u64 = 64;
+
 /// What lookups cost, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
@@ -73,15 +77,18 @@ pub struct Gate {
     /// Bits of the misses that meters counted for each that the sample would have had, last time.
     luck: AtomicU64,
     decisions: AtomicU64,
-    /// Sampled lookups before which it stays open.
-    warm: u64,
+    /// Sampled lookups in which a table fills.
+    filling: u64,
+    /// The sampled lookup until which it stays open.
+    open_until: AtomicU64,
     stripes: [Stripe; STRIPES],
 }
 
 impl Gate {
-    /// For a table of `slots` entries. An empty table has no hits, which says nothing: the gate
-    /// stays open for two lookups an entry.
+    /// For a table of `slots` entries. A table that is empty, or has what was asked for long ago,
+    /// has few hits, which says nothing: after each opening it has two lookups an entry to fill.
     pub(super) fn new(config: Option<Option<Costs>>, slots: usize) -> Self {
+        let filling = 2 * slots as u64 / u64::from(SAMPLE);
         let gate = Self {
             open: AtomicBool::new(true),
             swings: config.is_some(),
@@ -93,7 +100,8 @@ impl Gate {
             window: Default::default(),
             luck: AtomicU64::new(1f64.to_bits()),
             decisions: AtomicU64::new(0),
-            warm: 2 * slots as u64 / u64::from(SAMPLE),
+            filling,
+            open_until: AtomicU64::new(filling),
             stripes: Default::default(),
         };
         config.flatten().into_iter().for_each(|costs| gate.set_costs(costs));
@@ -155,32 +163,41 @@ impl Gate {
         let since = |at: usize| now[at] - self.seen[at].load(Relaxed);
         let (sampled, metered) = ([since(0), since(1)], [since(2), since(3)]);
         if sampled[0] + sampled[1] >= WINDOW {
-            let new = self.corrected(sampled, metered);
+            let filling = self.is_open() && hits + misses < self.open_until.load(Relaxed);
+            let new = self.corrected(sampled, metered, filling);
             self.seen.iter().zip(now).for_each(|(place, count)| place.store(count, Relaxed));
             self.window.iter().zip(new).for_each(|(place, count)| place.store(count, Relaxed));
             self.decisions.fetch_add(1, Relaxed);
             if let Some(costs) = self.costs() {
                 let (saved, spent) = balance(&costs, new[0] as f64, new[1] as f64);
                 let factor = if self.is_open() { CLOSE_AT } else { OPEN_AT };
-                let cold = hits + misses < self.warm;
-                self.open.store(cold || saved > spent * factor, Relaxed);
+                let opens = saved > spent * factor;
+                if opens && !self.is_open() {
+                    self.open_until.store(hits + misses + self.filling, Relaxed);
+                }
+                self.open.store(filling || opens, Relaxed);
             }
         }
         self.deciding.store(false, Release);
     }
 
     /// Returns hits and misses of a window. What meters counted is all of their lookups. The sample
-    /// has hot keys by luck, or not; while the table is closed there is only the sample, and its
-    /// luck is taken to be what it was.
-    fn corrected(&self, sampled: [u64; 2], metered: [u64; 2]) -> [u64; 2] {
+    /// has hot keys by luck, or not. While the table is closed there is only the sample, and its
+    /// luck is taken to be what it was. That is forgotten by and by, so that it is found anew.
+    fn corrected(&self, sampled: [u64; 2], metered: [u64; 2], filling: bool) -> [u64; 2] {
         let misses = |[hits, misses]: [u64; 2]| misses as f64 / (hits + misses) as f64;
         if self.is_open() && metered[0] + metered[1] >= WINDOW {
-            let luck = misses(metered) / misses(sampled).max(1.0 / WINDOW as f64);
-            self.luck.store(luck.to_bits(), Relaxed);
+            if !filling {
+                let one = 1.0 / WINDOW as f64;
+                let luck = misses(metered).max(one) / misses(sampled).max(one);
+                self.luck.store(luck.to_bits(), Relaxed);
+            }
             return metered;
         }
         let all = sampled[0] + sampled[1];
         let luck = f64::from_bits(self.luck.load(Relaxed));
+        let forgotten = WINDOW as f64 / (FORGETS * self.filling.max(WINDOW)) as f64;
+        self.luck.store(luck.powf(1.0 - forgotten).to_bits(), Relaxed);
         let misses = (sampled[1] as f64 * luck).min(all as f64) as u64;
         [all - misses, misses]
     }
@@ -272,6 +289,11 @@ const CLOSED_THROUGH: u32 = 8;
 /// took, and so come to their median: a thread that is interrupted for milliseconds now and then
 /// measures the same.
 const STEP: f32 = 1.0 / 32.0;
+/// The same in the first windows, since the very first may have taken any time.
+const FIRST_STEP: f32 = 1.0 / 8.0;
+const FIRST: u32 = 32;
+/// Most of a lookup through a closed table that a window forgets: see [`FORGETS`].
+const FORGOTTEN_MAX: f32 = 1.0 / 65536.0;
 
 /// Derives [`Costs`] from the time that one thread's lookups take: windows of lookups, most of them
 /// through the table and one in 64 around it, in long turns. While the gate is closed seven in
@@ -288,7 +310,7 @@ pub struct Meter {
     hits: u32,
     start: u64,
     way: Way,
-    /// Whether a window around the table counts.
+    /// Whether the window counts.
     timed: bool,
     through: Option<f32>,
     hit_rate: f32,
@@ -341,37 +363,53 @@ impl Meter {
 
     #[cold]
     fn turn(&mut self, gate: &Gate, now: u64) {
-        let each = now.saturating_sub(self.start) as f32 / self.lookups.max(1) as f32;
+        let nanoseconds = now.saturating_sub(self.start);
+        if self.windows > 0 && nanoseconds == 0 {
+            // A coarse clock: the window goes on until its time has moved.
+            self.left = METERED;
+            return;
+        }
+        let each = nanoseconds as f32 / self.lookups.max(1) as f32;
+        let past = self.windows.wrapping_sub(1) % CYCLE;
+        let first = self.windows < FIRST || (TIMED.start..TIMED.start + FIRST).contains(&past);
+        let step = if first { FIRST_STEP } else { STEP };
         let median = |old: Option<f32>| match old {
             None => each,
-            Some(old) => old * if each > old { 1.0 + STEP } else { 1.0 - STEP },
+            Some(old) => old * if each > old { 1.0 + step } else { 1.0 - step },
         };
-        if self.windows > 0 {
+        if self.timed {
             // The window that ends.
             if self.way == Way::Around {
-                if self.timed {
-                    self.around = Some(median(self.around));
-                }
+                self.around = Some(median(self.around));
             } else if gate.is_open() {
                 let missed = self.lookups.saturating_sub(self.hits);
                 gate.metered[0].fetch_add(self.hits.into(), Relaxed);
                 gate.metered[1].fetch_add(missed.into(), Relaxed);
                 let hit_rate = self.hits as f32 / self.lookups.max(1) as f32;
-                let weight = if self.through.is_some() { STEP } else { 1.0 };
+                let weight = if self.through.is_some() { step } else { 1.0 };
                 self.hit_rate += weight * (hit_rate - self.hit_rate);
                 self.through = Some(median(self.through));
             }
-            if let (Some(through), Some(index)) = (self.through, self.around) {
-                let missed = 1.0 - self.hit_rate;
-                let hit = (through - missed * index) / (self.hit_rate + 2.0 * missed);
-                let hit = hit.max(0.0);
-                gate.set_costs(Costs { hit, miss: 2.0 * hit, index });
-            }
+        }
+        if !gate.is_open() {
+            let filling = gate.filling * u64::from(SAMPLE);
+            let forgotten = METERED as f32 / (FORGETS * filling).max(1) as f32;
+            let keep = 1.0 - forgotten.min(FORGOTTEN_MAX);
+            self.through = self.through.map(|through| through * keep);
+        }
+        if let (Some(through), Some(index)) = (self.through, self.around) {
+            let missed = 1.0 - self.hit_rate;
+            let hit = (through - missed * index) / (self.hit_rate + 2.0 * missed);
+            let hit = hit.max(0.0);
+            gate.set_costs(Costs { hit, miss: 2.0 * hit, index });
         }
         let (at, closed) = (self.windows % CYCLE, !gate.is_open());
         let around = AROUND.contains(&at) || closed && !at.is_multiple_of(CLOSED_THROUGH);
         self.way = if around { Way::Around } else { Way::Through };
-        self.timed = closed || TIMED.contains(&at);
+        self.timed = match self.way {
+            Way::Around => closed || TIMED.contains(&at),
+            Way::Through => !closed && self.windows > 0,
+        };
         self.windows = self.windows.wrapping_add(1).max(1);
         (self.left, self.lookups, self.hits, self.start) = (METERED, 0, 0, now);
     }

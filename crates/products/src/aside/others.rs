@@ -9,6 +9,7 @@ use super::bench::{Bench, Subject};
 use super::mix::Stream;
 use super::{AsideError, KEYS_MAX};
 use overbank_kit::workload::WorkloadError;
+use std::ffi::OsString;
 use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,19 @@ use std::{fmt, io};
 /// LMDB's files in a directory: the data, and the lock.
 pub(super) const LMDB_DATA: &str = "data.mdb";
 pub(super) const LMDB_LOCK: &str = "lock.mdb";
+
+/// Returns the file with the data of an LMDB database, a directory or a file, and the files that a
+/// process which has it open may have locked, by either name of it and either way to open it.
+pub(super) fn lmdb_files(path: &Path) -> (PathBuf, Vec<PathBuf>) {
+    let data = if path.is_dir() { path.join(LMDB_DATA) } else { path.to_owned() };
+    let real = data.canonicalize().unwrap_or_else(|_| data.clone());
+    let locks = [&data, &real].into_iter().flat_map(|data| {
+        let beside = [data.as_os_str(), "-lock".as_ref()].into_iter().collect::<OsString>();
+        [beside.into(), data.with_file_name(LMDB_LOCK)]
+    });
+    let locks = locks.collect();
+    (data, locks)
+}
 
 /// What a database is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,9 +163,16 @@ impl Opened {
 }
 
 impl Others {
-    /// Returns the file that has the data.
-    pub fn data(&self) -> PathBuf {
-        if self.path.is_dir() { self.path.join(LMDB_DATA) } else { self.path.clone() }
+    /// Returns its files, which may not all be there.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match self.engine {
+            Engine::Redb => vec![self.path.clone()],
+            Engine::Lmdb => {
+                let (data, mut files) = lmdb_files(&self.path);
+                files.push(data);
+                files
+            }
+        }
     }
 
     /// Opens it for reading, and lists its keys. `fits` is asked whether their number does before.

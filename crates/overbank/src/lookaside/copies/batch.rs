@@ -20,10 +20,13 @@ impl<K: Plain, V: Plain> Table<K, V> {
         // Each key is read once: a caller's array may change meanwhile, by another thread.
         let mut burst = [(first, Place::default()); BURST];
         for (keys, found) in keys.chunks(BURST).zip(found.chunks_mut(BURST)) {
-            if self.prefetches_far() {
-                self.begin::<true>(keys, &mut burst);
+            if !self.gate.is_open() {
+                // All but the sampled buckets are left alone.
+                self.begin::<false, false>(keys, &mut burst);
+            } else if self.prefetches_far() {
+                self.begin::<true, true>(keys, &mut burst);
             } else {
-                self.begin::<false>(keys, &mut burst);
+                self.begin::<true, false>(keys, &mut burst);
             }
             for (found, &(key, place)) in found.iter_mut().zip(&burst[..keys.len()]) {
                 *found = look(key, place);
@@ -32,11 +35,17 @@ impl<K: Plain, V: Plain> Table<K, V> {
     }
 
     #[inline(always)]
-    fn begin<const FAR: bool>(&self, keys: &[K], burst: &mut [(K, Place); BURST]) {
+    fn begin<const PREFETCH: bool, const FAR: bool>(
+        &self,
+        keys: &[K],
+        burst: &mut [(K, Place); BURST],
+    ) {
         for (of, &key) in burst.iter_mut().zip(keys) {
             let place = self.place(self.hash(key));
             *of = (key, place);
-            self.prefetch::<FAR>(place.bucket);
+            if PREFETCH {
+                self.prefetch::<FAR>(place.bucket);
+            }
         }
     }
 }

@@ -11,12 +11,11 @@ use super::{
 use crate::aside::AsideError;
 use crate::aside::bench::{Bench, Checked, Front, KeyOf, Keys, Part, STEP, State, Turn, Work};
 use crate::aside::bench::{go_on, turn};
-use crate::aside::others::{LMDB_DATA, LMDB_LOCK, Opened, Refused, name_of};
+use crate::aside::others::{LMDB_DATA, Opened, Refused, lmdb_files, name_of};
 use ::heed::byteorder::NativeEndian;
 use ::heed::types::{Bytes, U64};
 use ::heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, WithoutTls};
 use overbank_aside::{Timer, heed};
-use std::ffi::OsString;
 use std::fs::File;
 use std::hint::black_box;
 use std::io;
@@ -125,19 +124,18 @@ pub fn open(
 /// Opens an environment, a directory or a file. Also returns its file.
 fn open_env(path: &Path) -> Result<(Env<WithoutTls>, PathBuf), Refused> {
     let mut flags = EnvFlags::READ_ONLY | EnvFlags::NO_LOCK;
-    let (file, lock) = if path.is_dir() {
-        (path.join(LMDB_DATA), path.join(LMDB_LOCK))
-    } else {
+    if !path.is_dir() {
         flags |= EnvFlags::NO_SUB_DIR;
-        let lock: OsString = [path.as_os_str(), "-lock".as_ref()].into_iter().collect();
-        (path.to_owned(), lock.into())
-    };
+    }
+    let (file, locks) = lmdb_files(path);
     let length = file.metadata()?.len();
     if length == 0 {
         return Err(Refused::NoDatabase("LMDB"));
     }
-    if is_locked(&lock)? {
-        return Err(Refused::Held);
+    for lock in locks {
+        if is_locked(&lock)? {
+            return Err(Refused::Held);
+        }
     }
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.max_dbs(1);
