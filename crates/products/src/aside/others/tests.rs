@@ -220,8 +220,8 @@ fn what_is_no_lmdb_database_is_refused() {
     assert!(refused(None).starts_with("is open in another process: "));
     let (data, link) = (dir.path().join(LMDB_DATA), dir.path().join("link"));
     std::os::unix::fs::symlink(&data, &link).expect("a link");
-    for file in [data, link] {
-        let refused = super::tests::refused(Engine::Lmdb, &file, None);
+    for file in [&data, &link] {
+        let refused = super::tests::refused(Engine::Lmdb, file, None);
         assert!(refused.starts_with("is open in another process: "), "{}", file.display());
     }
     put_lmdb(&env, "many", DatabaseFlags::DUP_SORT, &[]);
