@@ -1,7 +1,7 @@
 //! An index that is measured with a look-aside table in front and without.
 //!
 //! A turn makes the table, runs operations until it is warm, and times others by the thread's CPU
-//! clock, which stops while more are drawn. Each answer is checked ([`Checked`]).
+//! clock, which stops while more are drawn. Each answer is checked (`checked.rs`).
 
 mod checked;
 pub(super) mod databases;
