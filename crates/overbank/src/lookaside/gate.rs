@@ -197,7 +197,7 @@ impl Gate {
         let all = sampled[0] + sampled[1];
         let luck = f64::from_bits(self.luck.load(Relaxed));
         let forgotten = WINDOW as f64 / (FORGETS * self.filling.max(WINDOW)) as f64;
-        self.luck.store(luck.powf(1.0 - forgotten).to_bits(), Relaxed);
+        self.luck.store((luck + forgotten * (1.0 - luck)).to_bits(), Relaxed);
         let misses = (sampled[1] as f64 * luck).min(all as f64) as u64;
         [all - misses, misses]
     }
