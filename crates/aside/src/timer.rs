@@ -7,6 +7,9 @@
 use overbank::lookaside::{Gate, Meter, Plain, Way};
 use std::time::Instant;
 
+/// Keys of a list that go one way; a longer list is several.
+const LIST_MAX: usize = 512;
+
 /// An index with a table in front, as a reader sees it.
 pub trait Source {
     /// Keys.
@@ -97,15 +100,17 @@ impl Timer {
         keys: &[S::Key],
         values: &mut [Option<S::Value>],
     ) -> Result<(), S::Error> {
-        let count = keys.len().min(values.len());
-        if self.way(source.gate(), count as u32) == Way::Around {
-            for (value, key) in values.iter_mut().zip(keys) {
-                *value = source.around(*key)?;
+        for (keys, values) in keys.chunks(LIST_MAX).zip(values.chunks_mut(LIST_MAX)) {
+            let count = keys.len().min(values.len()) as u32;
+            if self.way(source.gate(), count) == Way::Around {
+                for (value, key) in values.iter_mut().zip(keys) {
+                    *value = source.around(*key)?;
+                }
+            } else {
+                let hits = source.look_batch(keys, values)?;
+                self.saw(count, hits);
             }
-            return Ok(());
         }
-        let hits = source.look_batch(keys, values)?;
-        self.saw(count as u32, hits);
         Ok(())
     }
 

@@ -150,3 +150,15 @@ fn a_timer_tells_the_gate_what_lookups_cost() {
     let costs = report.costs.expect("measured");
     assert!(costs.index > 0.0 && costs.hit >= 0.0, "{report}");
 }
+
+#[test]
+fn a_long_list_is_measured_as_many_short_ones() {
+    let index = Locked::new((0..1000).map(|key| (key, key)).collect::<Hash>());
+    let aside = Aside::new(index, &Config::entries(1000).gate(None)).expect("a table");
+    let keys: Vec<u64> = (0..400_000).map(|number| number % 1000).collect();
+    let (mut timer, mut values) = (Timer::new(), vec![None; keys.len()]);
+    let Ok(()) = timer.get_batch(&aside, &keys, &mut values);
+    assert!(values.iter().zip(&keys).all(|(value, key)| *value == Some(*key)));
+    let Ok(()) = timer.get_batch(&aside, &keys[..1], &mut values);
+    assert!(aside.table().gate().report().costs.is_some());
+}

@@ -26,8 +26,8 @@ const OPEN_AT: f64 = 1.1;
 /// An open gate closes if hits save less than this many times what misses cost.
 const CLOSE_AT: f64 = 0.95;
 
-/// What closed a gate may be over, so it forgets: by an e-th in the time of this many fillings.
-/// Then it opens, and is measured again.
+/// What closed a gate may be over, so the gate forgets it: by a factor of e in the time in which
+/// the table could fill so often. Then it opens, and is measured again.
 const FORGETS: u64 = 64;
 
 /// What lookups cost, in nanoseconds.
@@ -152,6 +152,11 @@ impl Gate {
         }
     }
 
+    fn is_filling(&self) -> bool {
+        let Counters { hits, misses, .. } = self.counters();
+        self.is_open() && hits + misses < self.open_until.load(Relaxed)
+    }
+
     /// Opens or closes, once a window is full.
     fn decide(&self) {
         if self.deciding.compare_exchange(false, true, Acquire, Relaxed).is_err() {
@@ -163,7 +168,7 @@ impl Gate {
         let since = |at: usize| now[at] - self.seen[at].load(Relaxed);
         let (sampled, metered) = ([since(0), since(1)], [since(2), since(3)]);
         if sampled[0] + sampled[1] >= WINDOW {
-            let filling = self.is_open() && hits + misses < self.open_until.load(Relaxed);
+            let filling = self.is_filling();
             let new = self.corrected(sampled, metered, filling);
             self.seen.iter().zip(now).for_each(|(place, count)| place.store(count, Relaxed));
             self.window.iter().zip(new).for_each(|(place, count)| place.store(count, Relaxed));
@@ -209,6 +214,7 @@ impl Gate {
         let decided = self.decisions.load(Relaxed);
         Report {
             open: self.is_open(),
+            filling: self.is_filling(),
             swings: self.swings,
             hit_rate: (decided > 0).then(|| hits as f64 / (hits + misses).max(1) as f64),
             costs: self.costs(),
@@ -233,6 +239,8 @@ fn balance(costs: &Costs, hits: f64, misses: f64) -> (f64, f64) {
 pub struct Report {
     /// Whether the table works.
     pub open: bool,
+    /// Whether it does so whether or not it pays, since it had no time to fill yet.
+    pub filling: bool,
     /// Whether the gate may close, by configuration.
     pub swings: bool,
     /// Answered share of the lookups of the last window; `None` before the first decision.
@@ -256,10 +264,11 @@ impl fmt::Display for Report {
                 write!(
                     f,
                     "{:.1} % of lookups hit, for {hit:.0} ns instead of {index:.0} ns, the others \
-                     cost {miss:.0} ns more: {:.0} ns a lookup {}",
+                     cost {miss:.0} ns more: {:.0} ns a lookup {}{}",
                     100.0 * hit_rate,
                     (saved - spent).abs(),
                     if saved > spent { "saved" } else { "lost" },
+                    if self.filling { " while it fills" } else { "" },
                 )
             }
         }
@@ -292,7 +301,7 @@ const STEP: f32 = 1.0 / 32.0;
 /// The same in the first windows, since the very first may have taken any time.
 const FIRST_STEP: f32 = 1.0 / 8.0;
 const FIRST: u32 = 32;
-/// Most of a lookup through a closed table that a window forgets: see [`FORGETS`].
+/// Largest share of the time through a closed table that a window forgets: see [`FORGETS`].
 const FORGOTTEN_MAX: f32 = 1.0 / 65536.0;
 
 /// Derives [`Costs`] from the time that one thread's lookups take: windows of lookups, most of them

@@ -14,7 +14,7 @@ use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::{fmt, io};
+use std::{fmt, fs, io};
 
 /// LMDB's files in a directory: the data, and the lock.
 pub(super) const LMDB_DATA: &str = "data.mdb";
@@ -189,7 +189,12 @@ impl Others {
             1..=KEYS_MAX => fits(keys),
             keys => Err(refused(Refused::Keys(keys))),
         };
+        // A pipe would be waited for.
+        let special = |file: fs::Metadata| !file.is_file() && !file.is_dir();
         let open = match self.engine {
+            Engine::Redb if fs::metadata(&self.path).is_ok_and(special) => {
+                return Err(refused(Refused::NoDatabase("redb")));
+            }
             Engine::Redb => redb::open,
             Engine::Lmdb => lmdb::open,
         };

@@ -10,6 +10,7 @@ use ::heed::{CommitOrAbort, DatabaseFlags, Env, EnvFlags, EnvOpenOptions, Withou
 use ::redb::{Database, MultimapTableDefinition, TableDefinition};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::SystemTime;
 
 const KEYS: u64 = 3000;
@@ -179,6 +180,10 @@ fn what_is_no_redb_database_is_refused() {
         fs::write(&file, content).expect("written");
         assert_eq!(refused(None), "is no redb database", "{content:.9}");
     }
+    fs::remove_file(&file).expect("removed");
+    let made = Command::new("mkfifo").arg(&file).status().expect("mkfifo");
+    assert!(made.success());
+    assert_eq!(refused(None), "is no redb database");
     fs::remove_file(&file).expect("removed");
     let database = make_redb(&file);
     assert!(refused(None).starts_with("is open in another process: "));

@@ -61,6 +61,7 @@ fn a_table_has_time_to_fill() {
     read(&table, 1 << 30);
     let report = table.gate().report();
     assert!(report.open && report.decisions > 0 && report.hit_rate < Some(0.1), "{report}");
+    assert!(report.to_string().ends_with("ns a lookup lost while it fills"), "{report}");
     read(&table, 1 << 30);
     assert!(!table.gate().is_open());
 }
@@ -168,6 +169,25 @@ fn a_sample_that_has_the_hot_key_does_not_open_the_gate_again() {
     let (_, changes) = metered(&table, costs, 0, key);
     let report = table.gate().report();
     assert!(changes <= 5 && !report.open, "{changes}, {report}");
+}
+
+/// Once the hot key is another, the sample has no luck any more: that must be found out.
+#[test]
+fn a_closed_gate_forgets_what_luck_its_sample_had() {
+    let table = table(Config::entries(ENTRIES).gate(None));
+    let hot = (0..).find(|&key| table.table.place(table.hash(key)).bucket == 0).expect("one");
+    let key = |pcg: &mut Pcg32| if pcg.below(2) == 0 { hot } else { u64::from(pcg.draw()) };
+    metered(&table, Costs { hit: 40.0, miss: 90.0, index: 60.0 }, 0, key);
+    assert!(!table.gate().is_open());
+    table.gate().set_costs(TREE);
+    let mut pcg = Pcg32::new(7, 7);
+    (0..20_000_000).find(|_| {
+        // Three of ten are never asked for again.
+        let key = u64::from(if pcg.below(10) < 3 { pcg.draw() } else { pcg.below(400) });
+        table.get_or(key, |&key| Some(key));
+        table.gate().is_open()
+    });
+    assert!(table.gate().is_open(), "{}", table.gate().report());
 }
 
 /// A machine that is slow for a while makes the table seem dear: that must pass.
