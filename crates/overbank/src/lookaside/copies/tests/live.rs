@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::ToString;
+use std::sync::atomic::Ordering;
 use std::vec::Vec;
 
 use crate::lookaside::{BUCKETS_MAX, Config, Copies, Error, Found};
@@ -172,6 +173,7 @@ fn a_bucket_whose_versions_end_begins_a_new_epoch() {
         assert_eq!(through(&table, 1, None), Ok(Some(round)));
     }
     assert!(!table.fill(ticket, Some(1)));
+    assert!(table.table.era.load(Ordering::Relaxed) >> 48 > 9);
 }
 
 #[test]
