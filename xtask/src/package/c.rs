@@ -145,6 +145,7 @@ fn stage(work: &Path, libraries: &Path, may_install: bool) -> Result<PathBuf> {
     let stage = work.join("stage");
     let mut command = Command::new(program);
     command.current_dir(workspace()).args(["capi", "install", "--locked", "-p", "overbank-capi"]);
+    command.args(["--profile", super::PROFILE]);
     command.args(["--prefix", "/usr", "--libdir"]).arg(Path::new("/").join(libraries));
     super::run_command(command.arg("--destdir").arg(&stage))?;
     Ok(stage)

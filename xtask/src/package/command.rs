@@ -12,14 +12,13 @@ use anyhow::{Context, Result};
 
 use super::root::Root;
 use super::{
-    build as build_program, changelog, deb, empty, folder, git, left, licences, lintian, output_of,
-    says, write,
+    PROFILE, build as build_program, changelog, deb, empty, folder, git, left, licences, lintian,
+    output_of, says, write,
 };
 use crate::root as workspace;
 use crate::steps::{Counts, Steps};
 
 const NAME: &str = "overbank";
-const PROFILE: &str = "release";
 const FEATURES: &str = "--features full";
 
 /// Builds the program and makes the package; returns its file.

@@ -31,6 +31,8 @@ use crate::root as workspace;
 use crate::steps::{Counts, run as run_command, shown};
 use crate::test::cargo;
 
+/// Of `Cargo.toml`.
+const PROFILE: &str = "dist";
 const CARGO_DEB: &str = "3.8.0";
 
 /// What building a package needs.
