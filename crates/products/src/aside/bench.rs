@@ -1,7 +1,8 @@
 //! An index that is measured with a look-aside table in front and without.
 //!
-//! A turn makes the table, runs operations until it is warm, and times others by the thread's CPU
-//! clock, which stops while more are drawn. Each answer is checked (`checked.rs`).
+//! An index is lent with its two sides, alone and with a table in front ([`Bench`]). A turn of one
+//! runs operations and times them by the thread's CPU clock, which stops while more are drawn. Each
+//! answer is checked (`checked.rs`).
 
 mod checked;
 pub(super) mod databases;
@@ -161,8 +162,8 @@ impl FromStr for Subject {
     }
 }
 
-/// What is in front of the index in a turn: nothing, or a table. The timer of its lookups outlives
-/// the turn, since it takes longer to know what they cost.
+/// A table to put in front, and the timer of its lookups. The timer outlives the table, since it
+/// takes longer to know what they cost.
 pub type Front<'a> = Option<(&'a Config, &'a mut Timer)>;
 
 /// Operations, to run together.
@@ -173,45 +174,14 @@ struct Part<'a> {
     bursts: bool,
 }
 
-/// The operations of a turn.
+/// Operations to draw and run.
 pub struct Work<'a> {
     pub stream: &'a mut Stream,
-    /// Operations that warm the table up.
-    pub warm: usize,
-    /// Timed operations of a part.
+    /// Of each part.
     pub operations: usize,
     /// Timed parts. Lookups of those after the first come in bursts, if there is a table.
     pub parts: usize,
     pub stop: &'a AtomicBool,
-}
-
-impl Work<'_> {
-    /// Runs operations in pieces, each after `lead` that are not timed. Returns the time and the
-    /// number of all lookups.
-    fn run(
-        &mut self,
-        session: &mut impl Session,
-        operations: usize,
-        (lead, piece): (usize, usize),
-        bursts: bool,
-    ) -> Result<(Duration, u64), AsideError> {
-        let (mut time, mut lookups, mut left) = (Duration::ZERO, 0, operations);
-        while left > 0 {
-            go_on(self.stop)?;
-            let timed = left.min(piece);
-            let ops = self.stream.next(lead.min(timed) + timed);
-            let (first, ops) = ops.split_at(lead.min(timed));
-            session.run(Part { ops: first, bursts })?;
-            let start = thread_time();
-            session.run(Part { ops, bursts })?;
-            time += thread_time() - start;
-            session.recheck()?;
-            let looked_up = first.iter().chain(ops).filter(|op| op.kind.looks_up());
-            lookups += looked_up.count() as u64;
-            left -= timed;
-        }
-        Ok((time, lookups))
-    }
 }
 
 /// What a turn came to.
@@ -233,13 +203,93 @@ pub struct Table {
     pub report: Report,
 }
 
-/// An index, built.
-pub trait Bench {
-    /// Makes the table, warms it up, then times each part.
+/// What takes turns: an index alone, or with the table in front of it.
+pub struct Side<'a>(&'a mut dyn Session);
+
+impl Side<'_> {
+    /// Runs operations that are not timed.
     ///
     /// # Errors
-    /// A database failed, a table cannot have the size, an answer was wrong, or it was stopped.
-    fn turn(&mut self, front: Front<'_>, work: &mut Work<'_>) -> Result<Turn, AsideError>;
+    /// A database failed, or it was stopped.
+    pub fn warm(&mut self, work: &mut Work<'_>) -> Result<(), AsideError> {
+        self.run(work, (0, STEP), false).map(drop)
+    }
+
+    /// Times each part.
+    ///
+    /// # Errors
+    /// A database failed, an answer was wrong, now or before, or it was stopped.
+    pub fn turn(&mut self, work: &mut Work<'_>) -> Result<Turn, AsideError> {
+        let (mut ns, mut rates) = (Vec::new(), Vec::new());
+        for part in 0..work.parts {
+            let before = self.counts();
+            let (time, lookups) = self.run(work, (STEP, PIECE), part > 0)?;
+            let after = self.counts();
+            ns.push(time.as_nanos() as f64 / work.operations.max(1) as f64);
+            let (through, hits) = ((after.0 - before.0) as f64, (after.1 - before.1) as f64);
+            let known = through > 0.0 && through >= THROUGH * lookups as f64;
+            rates.push(known.then_some(hits / through));
+        }
+        self.0.checked().verdict()?;
+        let all: Option<Vec<f64>> = rates.into_iter().collect();
+        let hit_rate = all.and_then(|rates| rates.first().copied());
+        let table = self.0.state().map(|State { slots, bytes, report, .. }| Table {
+            slots,
+            bytes,
+            hit_rate,
+            report,
+        });
+        Ok(Turn { ns, table })
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        self.0.state().map_or((0, 0), |state| state.counts)
+    }
+
+    /// Runs operations in pieces, each after `lead` that are not timed. Returns the time and the
+    /// number of all lookups.
+    fn run(
+        &mut self,
+        work: &mut Work<'_>,
+        (lead, piece): (usize, usize),
+        bursts: bool,
+    ) -> Result<(Duration, u64), AsideError> {
+        let (mut time, mut lookups, mut left) = (Duration::ZERO, 0, work.operations);
+        while left > 0 {
+            go_on(work.stop)?;
+            let timed = left.min(piece);
+            let ops = work.stream.next(lead.min(timed) + timed);
+            let (first, ops) = ops.split_at(lead.min(timed));
+            self.0.run(Part { ops: first, bursts })?;
+            let start = thread_time();
+            self.0.run(Part { ops, bursts })?;
+            time += thread_time() - start;
+            self.0.recheck()?;
+            let looked_up = first.iter().chain(ops).filter(|op| op.kind.looks_up());
+            lookups += looked_up.count() as u64;
+            left -= timed;
+        }
+        Ok((time, lookups))
+    }
+}
+
+/// Both sides of an index, the second with a new table in front if one was asked for. Then nothing
+/// may be written on the first: the table would not notice.
+pub struct Sides<'a> {
+    pub alone: Side<'a>,
+    pub aside: Option<Side<'a>>,
+}
+
+/// What an index is lent to.
+pub type Match<'a> = &'a mut dyn FnMut(Sides<'_>) -> Result<(), AsideError>;
+
+/// An index, built.
+pub trait Bench {
+    /// Lends both sides.
+    ///
+    /// # Errors
+    /// Those of the match; or a database failed, or a table cannot have the size.
+    fn lend(&mut self, front: Front<'_>, to: Match<'_>) -> Result<(), AsideError>;
 
     /// Sets whether each lookup begins a transaction. Indexes in memory have none.
     fn set_latest(&mut self, _latest: bool) {}
@@ -264,7 +314,7 @@ impl State {
     }
 }
 
-/// What a turn works on.
+/// A side as each kind of index has it.
 trait Session {
     fn run(&mut self, part: Part<'_>) -> Result<(), AsideError>;
     /// Compares answers with the index's, if its values are not known.
@@ -273,33 +323,9 @@ trait Session {
     }
     fn checked(&mut self) -> &mut Checked;
     /// Returns the table's state; `None` of an index alone.
-    fn state(&self) -> Option<State>;
-}
-
-/// Runs a turn.
-fn turn(session: &mut impl Session, work: &mut Work<'_>) -> Result<Turn, AsideError> {
-    let counts = |session: &_| Session::state(session).map_or((0, 0), |state| state.counts);
-    work.run(session, work.warm, (0, STEP), false)?;
-    let (mut ns, mut rates) = (Vec::new(), Vec::new());
-    for part in 0..work.parts {
-        let before = counts(session);
-        let (time, lookups) = work.run(session, work.operations, (STEP, PIECE), part > 0)?;
-        let after = counts(session);
-        ns.push(time.as_nanos() as f64 / work.operations.max(1) as f64);
-        let (through, hits) = ((after.0 - before.0) as f64, (after.1 - before.1) as f64);
-        let known = through > 0.0 && through >= THROUGH * lookups as f64;
-        rates.push(known.then_some(hits / through));
+    fn state(&self) -> Option<State> {
+        None
     }
-    session.checked().verdict()?;
-    let all: Option<Vec<f64>> = rates.into_iter().collect();
-    let hit_rate = all.and_then(|rates| rates.first().copied());
-    let table = session.state().map(|State { slots, bytes, report, .. }| Table {
-        slots,
-        bytes,
-        hit_rate,
-        report,
-    });
-    Ok(Turn { ns, table })
 }
 
 /// A key as a source has it.

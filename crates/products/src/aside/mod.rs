@@ -1,18 +1,21 @@
 //! `overbank aside`: does a look-aside table pay in front of these indexes, with these keys?
 //!
 //! ```text
-//!  keys, mix ─▶ index built ─▶ rounds: alone │ table of each size │ the same in bursts
-//!                                  │   each turn: an empty table, warmed, then timed
-//!                                  ▼
+//!  keys, mix ─▶ index built ─▶ table of each size ─▶ rounds: alone │ through the table
+//!                                                      │           │ the same in bursts
+//!                                                      ▼
 //!              ns with and without, hits beside the static optimum, the gate's verdict ─▶ advice
 //! ```
 //!
-//! Contestants of an index take turns, with fresh operations each; of a file, all have the same
-//! ones in a round. A ratio compares two figures of the same round. Indexes are measured one after
-//! another: the question is what a table does for an index, not which index is the fastest.
+//! The index alone and with the table take turns, with fresh operations each; of a file, both have
+//! the same ones in a round. A ratio compares two figures of the same round. Tables and indexes are
+//! measured one after another: the question is what a table does for an index, not which index is
+//! the fastest.
 //!
-//! A table is new in each turn. The timer of its lookups is not: before the first round it has
-//! measured both ways, so that the timed lookups go through the table and the gate knows the costs.
+//! Where keys are only read, a table is warmed up once and kept. Where the index alone writes too,
+//! which its table does not notice, a table is new in each turn. The timer of its lookups is not:
+//! before the first round it has measured both ways, so that the timed lookups go through the table
+//! and the gate knows the costs.
 
 pub mod bench;
 pub mod keys;
@@ -22,7 +25,7 @@ pub mod page;
 pub mod record;
 pub mod rule;
 
-use bench::{Bench, Subject, Table, Turn, Work};
+use bench::{Bench, Side, Sides, Subject, Table, Turn, Work};
 use mix::{Mix, Stream};
 use others::{Opened, Refused};
 use overbank_aside::Timer;
@@ -38,10 +41,12 @@ use std::sync::atomic::AtomicBool;
 
 /// Timed operations of a turn.
 pub const OPERATIONS: usize = 200_000;
-/// Operations that warm a table up: this many, or as many for each entry, whichever is more.
+/// Operations that warm a table up: this many, or as many for each entry, whichever is more. One
+/// that is kept gets more: hits rise until some 30 lookups an entry have come.
 pub const WARM: usize = 150_000;
 const WARM_PER_ENTRY: usize = 6;
-/// Lookups of a contestant before its first round, until its timer has measured both ways.
+const KEPT_WARM_PER_ENTRY: usize = 24;
+/// Lookups through a table before the first round, until its timer has measured both ways.
 pub const SETTLE: u64 = Meter::SETTLED;
 /// Bytes of a key beside the index: in the list of all, and in the law that draws it.
 const KEY_BYTES: u64 = 28;
@@ -138,7 +143,7 @@ pub struct Plan {
     pub operations: usize,
     /// Operations that warm a table up, at least.
     pub warm: usize,
-    /// Lookups of each contestant before the first round.
+    /// Lookups through each table before the first round.
     pub settle: u64,
     /// Whether tables may step aside.
     pub gate: bool,
@@ -175,45 +180,90 @@ impl Plan {
     }
 }
 
-/// An index alone, or a table in front of it, with the figures of each round.
-struct Contestant {
+/// A table of one size in front of an index, with the figures of each round.
+struct Contest {
     entries: usize,
-    config: Option<Config>,
+    config: Config,
     timer: Timer,
-    /// Nanoseconds of an operation, in each part.
-    ns: [Vec<f64>; 2],
+    alone: Parts,
+    aside: Parts,
     tables: Vec<Table>,
 }
 
-impl Contestant {
-    fn new(entries: usize, config: Option<Config>) -> Contestant {
-        let (timer, ns, tables) = (Timer::new(), Default::default(), Vec::new());
-        Contestant { entries, config, timer, ns, tables }
+/// Nanoseconds of an operation in each part, by round.
+#[derive(Default)]
+struct Parts([Vec<f64>; 2]);
+
+impl Parts {
+    fn add(&mut self, turn: &Turn) {
+        self.0.iter_mut().zip(&turn.ns).for_each(|(all, ns)| all.push(*ns));
     }
 
-    fn turn(&mut self, index: &mut dyn Bench, work: &mut Work<'_>) -> Result<Turn, AsideError> {
-        index.turn(self.config.as_ref().map(|config| (config, &mut self.timer)), work)
-    }
-
-    fn add(&mut self, turn: Turn) {
-        self.ns.iter_mut().zip(turn.ns).for_each(|(all, ns)| all.push(ns));
-        self.tables.extend(turn.table);
-    }
-
-    fn spread(&self, part: usize) -> Spread {
-        Spread::of(self.ns[part].iter().copied())
+    fn spread(&self, part: usize) -> Option<Spread> {
+        let of = &self.0[part];
+        (!of.is_empty()).then(|| Spread::of(of.iter().copied()))
     }
 
     /// Returns the figures of a part as multiples of another's, round by round.
-    fn over(&self, other: &Contestant, part: usize) -> Spread {
-        Spread::of_ratios(self.ns[part].iter().copied(), other.ns[part].iter().copied())
+    fn over(&self, other: &Parts, part: usize) -> Spread {
+        Spread::of_ratios(self.0[part].iter().copied(), other.0[part].iter().copied())
+    }
+}
+
+impl Contest {
+    fn new(plan: &Plan, entries: usize) -> Contest {
+        let config = Config::entries(entries).seed(plan.seed);
+        Contest {
+            entries,
+            config: if plan.gate { config.gate(None) } else { config },
+            timer: Timer::new(),
+            alone: Parts::default(),
+            aside: Parts::default(),
+            tables: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, alone: &Turn, aside: Turn) {
+        self.alone.add(alone);
+        self.aside.add(&aside);
+        self.tables.extend(aside.table);
+    }
+
+    fn rounds(&self) -> usize {
+        self.tables.len()
+    }
+
+    fn keep_rounds(&mut self, rounds: usize) {
+        let Contest { alone, aside, tables, .. } = self;
+        alone.0.iter_mut().chain(&mut aside.0).for_each(|ns| ns.truncate(rounds));
+        tables.truncate(rounds);
     }
 
     /// Returns the table in the round with the median time.
     fn of_median_round(&self) -> Option<&Table> {
-        let mut rounds: Vec<_> = self.ns[0].iter().zip(&self.tables).collect();
+        let mut rounds: Vec<_> = self.aside.0[0].iter().zip(&self.tables).collect();
         rounds.sort_by(|a, b| a.0.total_cmp(b.0));
         rounds.get(rounds.len().saturating_sub(1) / 2).map(|(_, table)| *table)
+    }
+
+    fn record(&self, stream: &Stream) -> Option<TableRecord> {
+        let Contest { alone, aside, .. } = self;
+        let hits: Vec<f64> = self.tables.iter().filter_map(|table| table.hit_rate).collect();
+        let Table { slots, bytes, report, .. } = self.of_median_round()?;
+        let burst_ns = aside.spread(1);
+        Some(TableRecord {
+            entries: self.entries,
+            slots: *slots,
+            bytes: *bytes,
+            ns: aside.spread(0)?,
+            gain: alone.over(aside, 0),
+            burst_ns,
+            burst_gain: burst_ns.map(|_| alone.over(aside, 1)),
+            hit_rate: (!hits.is_empty()).then(|| median(hits)),
+            optimum: stream.optimum(*slots),
+            open_rounds: self.tables.iter().filter(|table| table.report.open).count() as u32,
+            gate: report.to_string(),
+        })
     }
 }
 
@@ -303,98 +353,149 @@ pub fn measure(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str, f64),
 ) -> Result<(Option<IndexRecord>, bool), AsideError> {
-    let keys = stream.key_count();
-    let table = |entries: &Entries| {
-        let entries = entries.of(keys);
-        let config = Config::entries(entries).seed(plan.seed);
-        Contestant::new(entries, Some(if plan.gate { config.gate(None) } else { config }))
-    };
-    let alone = std::iter::once(Contestant::new(0, None));
-    let mut contestants: Vec<_> = alone.chain(plan.entries.iter().map(table)).collect();
-    let mut whole_rounds = 0;
-    let index = &mut *index;
-    match rounds(plan, index, &mut contestants, &mut stream, stop, &mut whole_rounds, progress) {
-        Err(AsideError::Stopped) => {}
-        done => done?,
-    }
-    let record =
-        (whole_rounds > 0).then(|| record(subject, index, &stream, whole_rounds, &contestants));
-    Ok((record, whole_rounds == plan.rounds))
-}
-
-/// Runs all rounds, and counts those that were whole.
-fn rounds(
-    plan: &Plan,
-    index: &mut dyn Bench,
-    contestants: &mut [Contestant],
-    stream: &mut Stream,
-    stop: &AtomicBool,
-    whole: &mut u32,
-    progress: &mut dyn FnMut(&str, f64),
-) -> Result<(), AsideError> {
-    let operations = plan.operations;
-    if stream.lookup_share() > 0.0 && plan.settle > 0 {
-        let warm = (plan.settle as f64 / stream.lookup_share()).ceil() as usize;
-        for contestant in contestants.iter_mut().filter(|contestant| contestant.config.is_some()) {
-            progress(&format!("{} entries: costs", contestant.entries), 0.3);
-            contestant.turn(index, &mut Work { stream, warm, operations, parts: 0, stop })?;
+    let (keys, start) = (stream.key_count(), stream.clone());
+    let mut contests = Vec::new();
+    let mut whole = true;
+    for (nth, entries) in plan.entries.iter().enumerate() {
+        let mut contest = Contest::new(plan, entries.of(keys));
+        let share = |done: f64| (nth as f64 + done) / plan.entries.len() as f64;
+        let mut progress = |what: &str, done: f64| {
+            progress(&format!("{} entries: {what}", contest.entries), 0.3 + 0.7 * share(done));
+        };
+        stream.go_back_to(&start);
+        let mut run = Run { plan, stream: &mut stream, stop, progress: &mut progress };
+        let (entries, config, timer) = (contest.entries, &contest.config, &mut contest.timer);
+        let (mut found, on) = (Vec::new(), (index as &mut dyn Bench, config, timer));
+        let done = if run.stream.reads_only() {
+            run.reading(on, entries, &mut found)
+        } else {
+            run.writing(on, entries, &mut found)
+        };
+        found.into_iter().for_each(|(alone, aside)| contest.add(&alone, aside));
+        if contest.rounds() > 0 {
+            contests.push(contest);
+        }
+        match done {
+            Err(AsideError::Stopped) => {
+                whole = false;
+                break;
+            }
+            done => done?,
         }
     }
-    let parts = if stream.reads_only() { 2 } else { 1 };
-    let warm = |entries: usize| entries.saturating_mul(WARM_PER_ENTRY).max(plan.warm);
-    let most = contestants.iter().map(|contestant| warm(contestant.entries)).max().unwrap_or(0);
-    let count = contestants.len();
-    for round in 0..plan.rounds as usize {
-        let start = stream.clone();
-        let mut of_round = Vec::new();
-        for (nth, at) in turns(round, count).enumerate() {
-            let contestant = &mut contestants[at];
-            let done = (round * count + nth) as f64 / (plan.rounds as usize * count) as f64;
-            progress(&format!("{} entries", contestant.entries), 0.3 + 0.7 * done);
-            let again = stream.go_back_to(&start);
-            let warm = if again { most } else { warm(contestant.entries) };
-            let mut work = Work { stream, warm, operations, parts, stop };
-            of_round.push((at, contestant.turn(index, &mut work)?));
-        }
-        of_round.into_iter().for_each(|(at, turn)| contestants[at].add(turn));
-        *whole += 1;
-    }
-    Ok(())
-}
-
-fn record(
-    subject: Subject,
-    index: &dyn Bench,
-    stream: &Stream,
-    rounds: u32,
-    contestants: &[Contestant],
-) -> IndexRecord {
-    let Some((alone, tables)) = contestants.split_first() else { unreachable!("an index alone") };
-    let tables = tables.iter().filter_map(|of| {
-        let bursts = |spread: Spread| (!of.ns[1].is_empty()).then_some(spread);
-        let hits: Vec<f64> = of.tables.iter().filter_map(|table| table.hit_rate).collect();
-        let Table { slots, bytes, report, .. } = of.of_median_round()?;
-        Some(TableRecord {
-            entries: of.entries,
-            slots: *slots,
-            bytes: *bytes,
-            ns: of.spread(0),
-            gain: alone.over(of, 0),
-            burst_ns: bursts(of.spread(1)),
-            burst_gain: bursts(alone.over(of, 1)),
-            hit_rate: (!hits.is_empty()).then(|| median(hits)),
-            optimum: stream.optimum(*slots),
-            open_rounds: of.tables.iter().filter(|table| table.report.open).count() as u32,
-            gate: report.to_string(),
-        })
-    });
-    IndexRecord {
+    let rounds = contests.iter().map(Contest::rounds).min().unwrap_or(0);
+    contests.iter_mut().for_each(|contest| contest.keep_rounds(rounds));
+    let alone: Vec<f64> = contests.iter().flat_map(|of| of.alone.0[0].iter().copied()).collect();
+    let record = (rounds > 0).then(|| IndexRecord {
         index: subject.name(),
         what: subject.what(),
         bytes: index.bytes(),
-        rounds,
-        alone_ns: alone.spread(0),
-        tables: tables.collect(),
+        rounds: rounds as u32,
+        alone_ns: Spread::of(alone),
+        tables: contests.iter().filter_map(|contest| contest.record(&stream)).collect(),
+    });
+    Ok((record, whole))
+}
+
+/// The rounds of a contest.
+struct Run<'a> {
+    plan: &'a Plan,
+    stream: &'a mut Stream,
+    stop: &'a AtomicBool,
+    progress: &'a mut dyn FnMut(&str, f64),
+}
+
+/// An index, and what is put in front of it.
+type On<'a> = (&'a mut dyn Bench, &'a Config, &'a mut Timer);
+
+/// The two sides in the order of a round.
+fn order(round: usize) -> impl Iterator<Item = bool> {
+    turns(round, 2).map(|at| at == 1)
+}
+
+impl Run<'_> {
+    fn work(&mut self, operations: usize, parts: usize) -> Work<'_> {
+        Work { stream: self.stream, operations, parts, stop: self.stop }
+    }
+
+    fn show(&mut self, what: &str, round: usize) {
+        (self.progress)(what, round as f64 / self.plan.rounds as f64);
+    }
+
+    /// One table, kept through all rounds.
+    fn reading(
+        &mut self,
+        (index, config, timer): On<'_>,
+        entries: usize,
+        found: &mut Vec<(Turn, Turn)>,
+    ) -> Result<(), AsideError> {
+        let Plan { warm, settle, operations, rounds, .. } = *self.plan;
+        let warm = entries.saturating_mul(KEPT_WARM_PER_ENTRY).max(warm).max(settle as usize);
+        index.lend(Some((config, timer)), &mut |Sides { mut alone, aside }| {
+            let Some(mut aside) = aside else { return Ok(()) };
+            self.show("warming up", 0);
+            let start = self.stream.clone();
+            aside.warm(&mut self.work(warm, 0))?;
+            let again = self.stream.go_back_to(&start);
+            alone.warm(&mut self.work(if again { warm } else { self.plan.warm }, 0))?;
+            for round in 0..rounds as usize {
+                self.show("measuring", round);
+                let start = self.stream.clone();
+                let mut turn = |side: &mut Side<'_>| {
+                    self.stream.go_back_to(&start);
+                    side.turn(&mut self.work(operations, 2))
+                };
+                let [mut of_alone, mut of_aside] = [None, None];
+                for through in order(round) {
+                    if through {
+                        of_aside = Some(turn(&mut aside)?);
+                    } else {
+                        of_alone = Some(turn(&mut alone)?);
+                    }
+                }
+                found.extend(of_alone.zip(of_aside));
+            }
+            Ok(())
+        })
+    }
+
+    /// A new table in each round.
+    fn writing(
+        &mut self,
+        (index, config, timer): On<'_>,
+        entries: usize,
+        found: &mut Vec<(Turn, Turn)>,
+    ) -> Result<(), AsideError> {
+        let Plan { warm, settle, operations, rounds, .. } = *self.plan;
+        let share = self.stream.lookup_share();
+        if share > 0.0 && settle > 0 {
+            self.show("costs", 0);
+            let settle = (settle as f64 / share).ceil() as usize;
+            index.lend(Some((config, timer)), &mut |Sides { aside, .. }| {
+                let mut work = self.work(settle, 0);
+                aside.map_or(Ok(()), |mut aside| aside.warm(&mut work))
+            })?;
+        }
+        let warm_aside = entries.saturating_mul(WARM_PER_ENTRY).max(warm);
+        for round in 0..rounds as usize {
+            self.show("measuring", round);
+            let [mut of_alone, mut of_aside] = [None, None];
+            for through in order(round) {
+                let front = through.then_some((config, &mut *timer));
+                let (of, warm) = match through {
+                    true => (&mut of_aside, warm_aside),
+                    false => (&mut of_alone, warm),
+                };
+                index.lend(front, &mut |Sides { alone, aside }| {
+                    let mut side = aside.unwrap_or(alone);
+                    side.warm(&mut self.work(warm, 0))?;
+                    *of = Some(side.turn(&mut self.work(operations, 1))?);
+                    Ok(())
+                })?;
+            }
+            found.extend(of_alone.zip(of_aside));
+        }
+        Ok(())
     }
 }
 

@@ -1,3 +1,4 @@
+use super::bench::{Front, Match};
 use super::*;
 use serde_json::Value;
 use std::sync::atomic::Ordering;
@@ -96,9 +97,43 @@ fn a_run_is_stopped_in_the_middle() {
         stop.store(true, Ordering::Relaxed);
         assert!(matches!(subject.build(&keys, &stop), Err(AsideError::Stopped)));
         let mut stream = stream.clone();
-        let work = &mut Work { stream: &mut stream, warm: 1, operations: 1, parts: 1, stop: &stop };
-        assert!(matches!(index.turn(None, work), Err(AsideError::Stopped)), "{subject}");
+        let mut work = Work { stream: &mut stream, operations: 1, parts: 1, stop: &stop };
+        let done = index.lend(None, &mut |sides| {
+            let Sides { mut alone, .. } = sides;
+            alone.turn(&mut work).map(drop)
+        });
+        assert!(matches!(done, Err(AsideError::Stopped)), "{subject}");
         stop.store(false, Ordering::Relaxed);
+    }
+}
+
+/// An index that counts how often it is lent.
+struct Counted(Box<dyn Bench>, u32);
+
+impl Bench for Counted {
+    fn lend(&mut self, front: Front<'_>, to: Match<'_>) -> Result<(), AsideError> {
+        self.1 += 1;
+        self.0.lend(front, to)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+}
+
+/// Tables that the index's writes pass by are new in each turn.
+#[test]
+fn a_table_is_kept_where_keys_are_only_read() {
+    let stop = AtomicBool::new(false);
+    for (mix, lent) in [(Mix::C, 2), (Mix::A, 2 * 2 * 2)] {
+        let stream = Stream::drawn(mix, 1000, 0.99, 1).expect("a stream");
+        let index = Subject::BTreeMap.build(&stream.keys(), &stop).expect("built");
+        let (mut index, plan) = (Counted(index, 0), plan(&[Subject::BTreeMap], "1%,2%"));
+        let silent = &mut |_: &str, _| {};
+        let found = measure(&plan, Subject::BTreeMap, &mut index, stream, &stop, silent);
+        let (record, whole) = found.expect("measured");
+        assert!(whole && record.is_some_and(|record| record.rounds == 2));
+        assert_eq!(index.1, lent, "{mix:?}");
     }
 }
 

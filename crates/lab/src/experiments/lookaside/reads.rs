@@ -152,6 +152,7 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
 }
 
 fn case((subject, theta): (Subject, f64)) -> Case {
-    let shares: &[f64] = if subject == Subject::BTreeMap { &[TENTH, 0.4] } else { &[TENTH] };
+    let two = subject == Subject::BTreeMap && theta == 0.99;
+    let shares: &[f64] = if two { &[TENTH, 0.4] } else { &[TENTH] };
     Case { subject, mix: Mix::C, theta, shares, gate: true }
 }

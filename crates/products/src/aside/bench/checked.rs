@@ -16,7 +16,7 @@ pub fn value(key: u64, version: u32) -> u64 {
 ///
 /// The values of another program's database are not known: one answer in [`SAMPLED`] is noted, to
 /// be compared with the database's.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Checked {
     wrong: u64,
     missing: u64,
@@ -31,7 +31,7 @@ pub struct Checked {
 /// Answers of which one is noted.
 const SAMPLED: u32 = 64;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Sample {
     seen: u32,
     answers: Vec<(u64, Option<u64>)>,

@@ -87,7 +87,7 @@ fn scans(ops: &[Op]) -> impl Iterator<Item = (u64, usize)> {
     })
 }
 
-/// A database in a turn, with a table in front or alone.
+/// A database, with a table in front or alone.
 trait Store {
     fn group(&mut self, part: Part<'_>, checked: &mut Checked) -> Result<(), AsideError>;
     /// Returns how many answers of a sample are not the database's, or fails if it has changed.
@@ -99,7 +99,7 @@ trait Store {
     }
 }
 
-/// What a turn works on.
+/// A side of a database.
 struct Grouped<'a, S>(S, &'a mut Checked);
 
 impl<S: Store> Session for Grouped<'_, S> {

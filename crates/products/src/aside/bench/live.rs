@@ -1,15 +1,13 @@
 //! Indexes in memory.
 
-use super::{Bench, Checked, Front, Keys, Part, Session, State, Turn, Work, read_bursts, turn};
+use super::{Bench, Checked, Front, Keys, Match, Part, Session, Side, Sides, State, read_bursts};
 use crate::aside::AsideError;
-use crate::aside::mix::{Kind, SCAN_MAX};
+use crate::aside::mix::{Kind, Op, SCAN_MAX};
 use crossbeam_skiplist::SkipMap;
 use overbank_aside::locked::Locked;
-use overbank_aside::lookaside::Config;
-use overbank_aside::{Aside, Index, Source, Timer, congee};
+use overbank_aside::{Aside, Index, Timer, congee};
 use overbank_kit::machine::heap_bytes;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::hint::black_box;
 
 type Hash = hashbrown::HashMap<u64, u64>;
@@ -24,7 +22,7 @@ struct Live<I> {
     checked: Checked,
 }
 
-/// The index of a [`Live`], lent to the table of a turn. Nothing else writes to it in the turn.
+/// The index of a [`Live`], lent to a table. Nothing else writes to it meanwhile.
 struct Lent<'a, I>(&'a I);
 
 impl<I: Index<u64, u64>> Index<u64, u64> for Lent<'_, I> {
@@ -86,51 +84,76 @@ pub fn congee(keys: Keys<'_>) -> Built {
     built(keys, congee::Tree::default, scan)
 }
 
-/// What a turn works on: the index, and the table in front if there is a timer.
-struct Turning<'a, I> {
+/// Runs operations of an index alone.
+struct Alone<'a, I> {
     index: &'a I,
     scan: Scan<I>,
     checked: &'a mut Checked,
-    aside: Aside<Lent<'a, I>, u64, u64>,
-    timer: Option<&'a mut Timer>,
 }
 
-impl<I: Index<u64, u64>> Turning<'_, I> {
+/// Runs them with the table in front.
+struct Through<'a, I> {
+    aside: Aside<Lent<'a, I>, u64, u64>,
+    alone: Alone<'a, I>,
+    timer: &'a mut Timer,
+}
+
+/// How either side does what a mix asks for.
+trait Does {
+    fn read(&mut self, key: u64);
+    fn write(&mut self, key: u64);
+    fn scan(&mut self, key: u64, count: u32);
+
+    #[inline(always)]
+    fn each(&mut self, ops: &[Op]) {
+        for op in ops {
+            match op.kind {
+                Kind::Read => self.read(op.key),
+                Kind::Update | Kind::Insert => self.write(op.key),
+                Kind::Modify => {
+                    self.read(op.key);
+                    self.write(op.key);
+                }
+                Kind::Scan(count) => self.scan(op.key, count),
+            }
+        }
+    }
+}
+
+impl<I: Index<u64, u64>> Does for Alone<'_, I> {
     #[inline(always)]
     fn read(&mut self, key: u64) {
-        let Ok(found): Result<_, Infallible> = match &mut self.timer {
-            Some(timer) => timer.get(&self.aside, key),
-            None => self.aside.around(key),
-        };
-        self.checked.see(key, found);
+        self.checked.see(key, self.index.get(&key));
     }
 
     fn write(&mut self, key: u64) {
-        let value = self.checked.write(key);
-        match &self.timer {
-            Some(_) => self.aside.insert(key, value),
-            None => self.index.insert(key, value),
-        }
+        self.index.insert(key, self.checked.write(key));
+    }
+
+    fn scan(&mut self, key: u64, count: u32) {
+        (self.scan)(self.index, key, count);
     }
 }
 
-impl<I: Index<u64, u64>> Session for Turning<'_, I> {
+impl<I: Index<u64, u64>> Does for Through<'_, I> {
+    #[inline(always)]
+    fn read(&mut self, key: u64) {
+        let Ok(found) = self.timer.get(&self.aside, key);
+        self.alone.checked.see(key, found);
+    }
+
+    fn write(&mut self, key: u64) {
+        self.aside.insert(key, self.alone.checked.write(key));
+    }
+
+    fn scan(&mut self, key: u64, count: u32) {
+        self.alone.scan(key, count);
+    }
+}
+
+impl<I: Index<u64, u64>> Session for Alone<'_, I> {
     fn run(&mut self, part: Part<'_>) -> Result<(), AsideError> {
-        if let (Some(timer), true) = (&mut self.timer, part.bursts) {
-            let Ok(()) = read_bursts(&self.aside, timer, part.ops, self.checked);
-        } else {
-            for op in part.ops {
-                match op.kind {
-                    Kind::Read => self.read(op.key),
-                    Kind::Update | Kind::Insert => self.write(op.key),
-                    Kind::Modify => {
-                        self.read(op.key);
-                        self.write(op.key);
-                    }
-                    Kind::Scan(count) => (self.scan)(self.index, op.key, count),
-                }
-            }
-        }
+        self.each(part.ops);
         // Each operation is a group.
         self.checked.close(&[]);
         Ok(())
@@ -139,19 +162,42 @@ impl<I: Index<u64, u64>> Session for Turning<'_, I> {
     fn checked(&mut self) -> &mut Checked {
         self.checked
     }
+}
+
+impl<I: Index<u64, u64>> Session for Through<'_, I> {
+    fn run(&mut self, part: Part<'_>) -> Result<(), AsideError> {
+        if part.bursts {
+            let Through { aside, alone, timer } = self;
+            let Ok(()) = read_bursts(aside, timer, part.ops, alone.checked);
+        } else {
+            self.each(part.ops);
+        }
+        self.alone.checked.close(&[]);
+        Ok(())
+    }
+
+    fn checked(&mut self) -> &mut Checked {
+        self.alone.checked
+    }
 
     fn state(&self) -> Option<State> {
-        let timer = self.timer.as_ref()?;
-        Some(State::of(self.aside.table(), timer))
+        Some(State::of(self.aside.table(), self.timer))
     }
 }
 
 impl<I: Index<u64, u64>> Bench for Live<I> {
-    fn turn(&mut self, front: Front<'_>, work: &mut Work<'_>) -> Result<Turn, AsideError> {
+    fn lend(&mut self, front: Front<'_>, to: Match<'_>) -> Result<(), AsideError> {
         let Live { index, scan, checked, .. } = self;
-        let (config, timer) = front.unzip();
-        let aside = Aside::new(Lent(index), config.unwrap_or(&Config::entries(1)))?;
-        turn(&mut Turning { index, scan: *scan, checked, aside, timer }, work)
+        let (index, scan) = (&*index, *scan);
+        let Some((config, timer)) = front else {
+            let mut alone = Alone { index, scan, checked };
+            return to(Sides { alone: Side(&mut alone), aside: None });
+        };
+        let mut unwritten = checked.clone();
+        let aside = Aside::new(Lent(index), config)?;
+        let mut through = Through { aside, alone: Alone { index, scan, checked }, timer };
+        let mut alone = Alone { index, scan, checked: &mut unwritten };
+        to(Sides { alone: Side(&mut alone), aside: Some(Side(&mut through)) })
     }
 
     fn bytes(&self) -> u64 {

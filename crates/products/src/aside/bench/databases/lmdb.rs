@@ -9,8 +9,8 @@ use super::{
     Grouped, Store, again, directory, file_bytes, lies_in, lookups, scans, through, writes,
 };
 use crate::aside::AsideError;
-use crate::aside::bench::{Bench, Checked, Front, KeyOf, Keys, Part, STEP, State, Turn, Work};
-use crate::aside::bench::{go_on, turn};
+use crate::aside::bench::{Bench, Checked, Front, KeyOf, Keys, Match, Part, STEP};
+use crate::aside::bench::{Side, Sides, State, go_on};
 use crate::aside::others::{LMDB_DATA, Opened, Refused, lmdb_files, name_of};
 use ::heed::byteorder::NativeEndian;
 use ::heed::types::{Bytes, U64};
@@ -328,17 +328,21 @@ impl Store for LmdbAside<'_> {
 }
 
 impl Bench for Lmdb {
-    fn turn(&mut self, front: Front<'_>, work: &mut Work<'_>) -> Result<Turn, AsideError> {
+    fn lend(&mut self, front: Front<'_>, to: Match<'_>) -> Result<(), AsideError> {
         let Lmdb { env, numbers, name, latest, checked, dir, commit, .. } = self;
         let (numbers, latest, commit) = (*numbers, *latest, *commit);
+        let alone = LmdbAlone { env, numbers, latest, commit };
         let Some((config, timer)) = front else {
-            let store = LmdbAlone { env, numbers, latest, commit };
-            return lies_in(dir.as_ref(), turn(&mut Grouped(store, checked), work));
+            let mut alone = Grouped(alone, checked);
+            return lies_in(dir.as_ref(), to(Sides { alone: Side(&mut alone), aside: None }));
         };
+        let mut unwritten = checked.clone();
         let mut db = heed::Db::new(env.clone());
         let table = db.table(name, config)?;
-        let store = LmdbAside { db, table, timer, latest, env, commit };
-        lies_in(dir.as_ref(), turn(&mut Grouped(store, checked), work))
+        let mut aside = Grouped(LmdbAside { db, table, timer, latest, env, commit }, checked);
+        let mut alone = Grouped(alone, &mut unwritten);
+        let sides = Sides { alone: Side(&mut alone), aside: Some(Side(&mut aside)) };
+        lies_in(dir.as_ref(), to(sides))
     }
 
     fn set_latest(&mut self, latest: bool) {

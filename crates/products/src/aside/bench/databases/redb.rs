@@ -4,8 +4,8 @@ use super::{
     Grouped, Store, again, directory, file_bytes, lies_in, lookups, scans, through, writes,
 };
 use crate::aside::AsideError;
-use crate::aside::bench::turn;
-use crate::aside::bench::{Bench, Checked, Front, Keys, Part, STEP, State, Turn, Work, go_on};
+use crate::aside::bench::{Bench, Checked, Front, Keys, Match, Part, STEP};
+use crate::aside::bench::{Side, Sides, State, go_on};
 use crate::aside::mix::Op;
 use crate::aside::others::{Opened, Refused, name_of, unharmed};
 use ::redb::{
@@ -127,21 +127,33 @@ fn of_opening(error: DatabaseError) -> Refused {
     }
 }
 
+/// Where transactions begin: in the database, or in the adapter that has it.
+enum From<'a> {
+    Base(&'a Base),
+    Db(&'a redb::Db),
+}
+
 struct RedbAlone<'a> {
-    base: &'a Base,
+    from: From<'a>,
     numbers: Numbers,
     latest: bool,
 }
 
 impl RedbAlone<'_> {
-    fn open(&self) -> Result<ReadOnlyTable<u64, u64>, ::redb::Error> {
-        Ok(self.base.read().begin_read()?.open_table(self.numbers)?)
+    fn open(&self) -> Result<ReadOnlyTable<u64, u64>, redb::Error> {
+        Ok(match self.from {
+            From::Base(base) => {
+                let read = base.read().begin_read().map_err(::redb::Error::from)?;
+                read.open_table(self.numbers)?
+            }
+            From::Db(db) => db.begin_read()?.transaction().open_table(self.numbers)?,
+        })
     }
 
-    fn read(&self, ops: &[Op], checked: &mut Checked) -> Result<(), ::redb::Error> {
+    fn read(&self, ops: &[Op], checked: &mut Checked) -> Result<(), redb::Error> {
         let mut see = |table: &ReadOnlyTable<u64, u64>, key: u64| {
             checked.see(key, table.get(key)?.map(|value| value.value()));
-            Ok::<_, ::redb::Error>(())
+            Ok::<_, redb::Error>(())
         };
         if self.latest {
             lookups(ops).try_for_each(|key| see(&self.open()?, key))?;
@@ -159,7 +171,7 @@ impl RedbAlone<'_> {
         if writes(ops).next().is_none() {
             return Ok(());
         }
-        let Base::Own(database) = self.base else { return Err(redb::Error::ReadOnly) };
+        let From::Base(Base::Own(database)) = self.from else { return Err(redb::Error::ReadOnly) };
         let mut write = database.begin_write()?;
         write.set_durability(Durability::None)?;
         let mut table = write.open_table(self.numbers)?;
@@ -228,22 +240,25 @@ impl Store for RedbAside<'_> {
 }
 
 impl Bench for Redb {
-    fn turn(&mut self, front: Front<'_>, work: &mut Work<'_>) -> Result<Turn, AsideError> {
+    fn lend(&mut self, front: Front<'_>, to: Match<'_>) -> Result<(), AsideError> {
         let Redb { base, numbers, latest, checked, dir, .. } = self;
         let (numbers, latest) = (*numbers, *latest);
         let Some((config, timer)) = front else {
-            let base = base.as_ref().ok_or(AsideError::Gone)?;
-            let store = RedbAlone { base, numbers, latest };
-            return lies_in(dir.as_ref(), turn(&mut Grouped(store, checked), work));
+            let from = From::Base(base.as_ref().ok_or(AsideError::Gone)?);
+            let mut alone = Grouped(RedbAlone { from, numbers, latest }, checked);
+            return lies_in(dir.as_ref(), to(Sides { alone: Side(&mut alone), aside: None }));
         };
         let (mut db, own) = match base.take().ok_or(AsideError::Gone)? {
             Base::Own(database) => (redb::Db::new(database), true),
             Base::Others(database) => (redb::Db::read_only(database), false),
         };
+        let mut unwritten = checked.clone();
         let table = db.table(numbers, config);
         let done = table.map_err(AsideError::from).and_then(|table| {
-            let store = RedbAside { db: &db, table, timer, latest };
-            turn(&mut Grouped(store, checked), work)
+            let alone = RedbAlone { from: From::Db(&db), numbers, latest };
+            let mut alone = Grouped(alone, &mut unwritten);
+            let mut aside = Grouped(RedbAside { db: &db, table, timer, latest }, checked);
+            to(Sides { alone: Side(&mut alone), aside: Some(Side(&mut aside)) })
         });
         *base = if own {
             db.into_database().map(Base::Own)
