@@ -19,7 +19,7 @@ use clap::Args;
 use clap::builder::ArgPredicate;
 use foldhash::fast::FixedState;
 use overbank::hash::mix;
-use overbank::lookaside::{BURST, Config, Copies, Found};
+use overbank::lookaside::{Config, Copies, Found};
 use overbank_kit::machine::keep_on;
 use overbank_kit::rounds::turns;
 use overbank_kit::spread::Spread;
@@ -117,11 +117,7 @@ impl Front for Ours {
             }
         };
         if *bursts {
-            for keys in keys.chunks(BURST) {
-                let mut found: [Found<u64, u64>; BURST] = std::array::from_fn(|_| Found::default());
-                table.get_batch(keys, &mut found[..keys.len()]);
-                keys.iter().zip(found).for_each(|(key, found)| see(*key, found));
-            }
+            table.get_batch(keys, |at, found| see(keys[at], found));
         } else {
             keys.iter().for_each(|key| see(*key, table.get(*key)));
         }

@@ -85,7 +85,7 @@ fn queries() -> Result<()> {
 /// Operations of a look-aside table from `u64` to `u64`, and the most instructions that each takes.
 const LOOKASIDE: [(&str, &str, f64); 5] = [
     ("hit", "hit", 82.0),
-    ("burst", "hit in a burst", 150.0),
+    ("burst", "hit in a burst", 98.0),
     ("miss", "miss", 70.0),
     ("fill", "miss of a full bucket, answer", 300.0),
     ("write", "write that updates an entry", 180.0),

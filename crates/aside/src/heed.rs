@@ -251,7 +251,7 @@ pub struct Latest<'a, K: Fixed, V: Fixed> {
     table: &'a Table<K, V>,
 }
 
-impl<K: Fixed + Default, V: Fixed> Source for Latest<'_, K, V> {
+impl<K: Fixed, V: Fixed> Source for Latest<'_, K, V> {
     type Key = K;
     type Value = V;
     type Error = Error;
@@ -328,10 +328,7 @@ impl<K: Fixed, V: Fixed> ReadTable<'_, K, V> {
     ///
     /// # Errors
     /// LMDB failed; then `values` has no meaning.
-    pub fn get_batch(&self, keys: &[K], values: &mut [Option<V>]) -> Result<(), Error>
-    where
-        K: Default,
-    {
+    pub fn get_batch(&self, keys: &[K], values: &mut [Option<V>]) -> Result<(), Error> {
         self.look_batch(keys, values).map(drop)
     }
 
@@ -367,7 +364,7 @@ fn bytes<K: Fixed>(bound: &Bound<K>) -> Bound<&[u8]> {
     bound.as_ref().map(|key| key.as_bytes())
 }
 
-impl<K: Fixed + Default, V: Fixed> Source for ReadTable<'_, K, V> {
+impl<K: Fixed, V: Fixed> Source for ReadTable<'_, K, V> {
     type Key = K;
     type Value = V;
     type Error = Error;

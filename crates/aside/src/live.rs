@@ -68,10 +68,7 @@ impl<I: Index<K, V>, K: Plain, V: Plain> Aside<I, K, V> {
 
     /// Looks up as many keys as `values` has places, in bursts whose waits for memory overlap. Each
     /// key is looked up separately: a list is no snapshot.
-    pub fn get_batch(&self, keys: &[K], values: &mut [Option<V>])
-    where
-        K: Default,
-    {
+    pub fn get_batch(&self, keys: &[K], values: &mut [Option<V>]) {
         let Ok(_) = self.look_batch(keys, values);
     }
 
@@ -117,7 +114,7 @@ impl<I: Index<K, V>, K: Plain, V: Plain> Aside<I, K, V> {
     }
 }
 
-impl<I: Index<K, V>, K: Plain + Default, V: Plain> Source for Aside<I, K, V> {
+impl<I: Index<K, V>, K: Plain, V: Plain> Source for Aside<I, K, V> {
     type Key = K;
     type Value = V;
     type Error = Infallible;

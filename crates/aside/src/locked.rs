@@ -25,6 +25,7 @@ macro_rules! map {
         where
             $($bound)+
         {
+            #[inline]
             fn get(&self, key: &K) -> Option<V> {
                 <$map>::get(self, key).copied()
             }
@@ -52,6 +53,7 @@ impl<M> Locked<M> {
         Locked(RwLock::new(map))
     }
 
+    #[inline]
     fn shared(&self) -> RwLockReadGuard<'_, M> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }

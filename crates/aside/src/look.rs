@@ -1,6 +1,6 @@
 //! A lookup through a table, whichever rule the table has.
 
-use overbank::lookaside::{At, BURST, Copies, Counters, Found, Gate, Plain, Ticket, Versioned};
+use overbank::lookaside::{At, Copies, Counters, Found, Gate, Plain, Ticket, Versioned};
 
 /// A table in front as its user sees it. What fills and changes it stays with the adapter.
 pub trait Watched {
@@ -43,7 +43,7 @@ watched!(Copies, Versioned);
 /// A table of either rule.
 pub(crate) trait Front<K, V> {
     fn get(&self, key: K) -> Found<K, V>;
-    fn get_batch(&self, keys: &[K], found: &mut [Found<K, V>]);
+    fn get_batch(&self, keys: &[K], each: impl FnMut(usize, Found<K, V>));
     fn fill(&self, ticket: Ticket<K>, value: Option<V>) -> bool;
 }
 
@@ -55,8 +55,8 @@ macro_rules! front {
                 <$table>::get(self, key)
             }
             #[inline(always)]
-            fn get_batch(&self, keys: &[K], found: &mut [Found<K, V>]) {
-                <$table>::get_batch(self, keys, found);
+            fn get_batch(&self, keys: &[K], each: impl FnMut(usize, Found<K, V>)) {
+                <$table>::get_batch(self, keys, each);
             }
             #[inline(always)]
             fn fill(&self, ticket: Ticket<K>, value: Option<V>) -> bool {
@@ -96,22 +96,23 @@ fn answered<K: Plain, V: Plain, E>(
 }
 
 /// Looks up as many keys as `values` has places, in bursts. Returns how many the table answered.
-pub(crate) fn look_batch<K: Plain + Default, V: Plain, E>(
+/// Asks the index no more once it failed.
+pub(crate) fn look_batch<K: Plain, V: Plain, E>(
     front: &impl Front<K, V>,
     keys: &[K],
     values: &mut [Option<V>],
     mut index: impl FnMut(K) -> Result<Option<V>, E>,
 ) -> Result<u32, E> {
-    let mut hits = 0;
-    for (keys, values) in keys.chunks(BURST).zip(values.chunks_mut(BURST)) {
-        let count = keys.len().min(values.len());
-        let mut found: [Found<K, V>; BURST] = std::array::from_fn(|_| Found::default());
-        front.get_batch(&keys[..count], &mut found[..count]);
-        for (value, found) in values.iter_mut().zip(found).take(count) {
-            let (answer, hit) = answered(front, found, &mut index)?;
-            *value = answer;
-            hits += u32::from(hit);
+    let count = keys.len().min(values.len());
+    let values = &mut values[..count];
+    let mut hits = Ok(0);
+    front.get_batch(&keys[..count], |at, found| {
+        if let Ok(so_far) = hits {
+            hits = answered(front, found, &mut index).map(|(answer, hit)| {
+                values[at] = answer;
+                so_far + u32::from(hit)
+            });
         }
-    }
-    Ok(hits)
+    });
+    hits
 }

@@ -273,7 +273,7 @@ pub struct Latest<'a, K: AsideKey, V: AsideValue> {
     table: &'a Table<K, V>,
 }
 
-impl<K: AsideKey + Default, V: AsideValue> Source for Latest<'_, K, V> {
+impl<K: AsideKey, V: AsideValue> Source for Latest<'_, K, V> {
     type Key = K;
     type Value = V;
     type Error = Error;
@@ -354,10 +354,7 @@ impl<K: AsideKey, V: AsideValue> ReadTable<'_, K, V> {
     ///
     /// # Errors
     /// redb failed; then `values` has no meaning.
-    pub fn get_batch(&self, keys: &[K], values: &mut [Option<V>]) -> Result<(), Error>
-    where
-        K: Default,
-    {
+    pub fn get_batch(&self, keys: &[K], values: &mut [Option<V>]) -> Result<(), Error> {
         self.look_batch(keys, values).map(drop)
     }
 
@@ -367,7 +364,7 @@ impl<K: AsideKey, V: AsideValue> ReadTable<'_, K, V> {
     }
 }
 
-impl<K: AsideKey + Default, V: AsideValue> Source for ReadTable<'_, K, V> {
+impl<K: AsideKey, V: AsideValue> Source for ReadTable<'_, K, V> {
     type Key = K;
     type Value = V;
     type Error = Error;

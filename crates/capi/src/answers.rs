@@ -1,6 +1,6 @@
 //! Lookups and fills of look-aside tables for C, of whatever type: from arrays of C and back.
 
-use overbank::lookaside::{BURST, Found, Ticket};
+use overbank::lookaside::{Found, Ticket};
 
 use crate::aside::*;
 use crate::border::overbank_status::*;
@@ -12,7 +12,7 @@ pub(crate) type Key<const K: usize> = [u64; K];
 /// A table, or a view of one.
 pub(crate) trait Looks<const K: usize, const V: usize> {
     fn get(&self, key: Key<K>) -> Found<Key<K>, [u64; V]>;
-    fn get_batch(&self, keys: &[Key<K>], found: &mut [Found<Key<K>, [u64; V]>]);
+    fn get_batch(&self, keys: &[Key<K>], each: impl FnMut(usize, Found<Key<K>, [u64; V]>));
     fn fill(&self, ticket: Ticket<Key<K>>, value: Option<[u64; V]>) -> bool;
 }
 
@@ -80,7 +80,7 @@ pub(crate) unsafe fn lookup<const K: usize, const V: usize>(
     sought.apart::<K, V>()?;
     let Sought { keys, count, values, found, tickets } = *sought;
     // SAFETY: the caller's promise, and no two share memory.
-    let (keys, values, found, mut tickets) = unsafe {
+    let (keys, values, found, tickets) = unsafe {
         (
             elements(keys.cast::<Key<K>>(), count, "keys")?,
             places(values.cast::<[u64; V]>(), count, "values")?,
@@ -92,19 +92,14 @@ pub(crate) unsafe fn lookup<const K: usize, const V: usize>(
         *found = say(&table.get(*key), value, tickets.first_mut(), number);
         return Ok(());
     }
-    let mut burst = [const { Found::Absent }; BURST];
-    let lists = values.chunks_mut(BURST).zip(found.chunks_mut(BURST));
-    for (keys, (values, found)) in keys.chunks(BURST).zip(lists) {
-        let burst = &mut burst[..keys.len()];
-        table.get_batch(keys, burst);
-        let most = tickets.len().min(BURST);
-        let (mut now, later) = std::mem::take(&mut tickets).split_at_mut(most);
-        tickets = later;
-        for ((burst, value), found) in burst.iter().zip(values).zip(found) {
-            let ticket = now.split_off_first_mut();
-            *found = say(burst, value, ticket, number);
+    let mut places = values.iter_mut().zip(found);
+    let mut tickets = tickets.iter_mut();
+    table.get_batch(keys, |_, answer| {
+        // As many places as keys, in their order.
+        if let Some((value, found)) = places.next() {
+            *found = say(&answer, value, tickets.next(), number);
         }
-    }
+    });
     Ok(())
 }
 

@@ -55,8 +55,8 @@ impl<const K: usize, const V: usize> Looks<K, V> for At<'_, [u64; K], [u64; V]> 
     }
 
     #[inline(always)]
-    fn get_batch(&self, keys: &[Key<K>], found: &mut [Found<Key<K>, [u64; V]>]) {
-        self.get_batch(keys, found);
+    fn get_batch(&self, keys: &[Key<K>], each: impl FnMut(usize, Found<Key<K>, [u64; V]>)) {
+        self.get_batch(keys, each);
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::hint::black_box;
 
-use overbank::lookaside::{BURST, Config, Copies, Found};
+use overbank::lookaside::{Config, Copies};
 
 const KEYS: u64 = 4096;
 type Table = Copies<u64, u64>;
@@ -21,12 +21,9 @@ fn measured_gets(table: &Table, keys: &[u64]) -> usize {
 
 #[inline(never)]
 fn measured_bursts(table: &Table, keys: &[u64]) -> usize {
-    let mut found: [Found<u64, u64>; BURST] = std::array::from_fn(|_| Found::default());
-    let answers = |keys| {
-        table.get_batch(keys, &mut found);
-        found.iter().filter(|found| found.is_answer()).count()
-    };
-    keys.chunks(BURST).map(answers).sum()
+    let mut answers = 0;
+    table.get_batch(keys, |_, found| answers += usize::from(found.is_answer()));
+    answers
 }
 
 #[inline(never)]

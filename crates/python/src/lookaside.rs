@@ -5,10 +5,9 @@
 //! (`writing.rs`). Neither holds a lock while the index is asked or written.
 
 use std::sync::{Arc, Mutex};
-use std::{array, mem};
 
 use numpy::PyArray1;
-use overbank::lookaside::{BUCKETS_MAX, BURST, Config, Copies, Costs, Found, Ticket};
+use overbank::lookaside::{BUCKETS_MAX, Config, Copies, Costs, Ticket};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -17,6 +16,9 @@ use crate::arrays::{Input, Output, as_many};
 use crate::errors::{self, lock, max_bytes, type_name, value, whole, within_memory};
 use crate::hash::seed;
 use crate::writing::Writing;
+
+/// Keys of a list that are looked up together: there is room for their tickets first.
+const LIST: usize = 1024;
 
 pub type Table = Copies<u64, u64>;
 type Numbers<'py> = Bound<'py, PyArray1<u64>>;
@@ -229,22 +231,18 @@ impl LookAside {
         let (to, bits) = (values.slice()?, found.slice()?);
         let missed = py.detach(|| -> PyResult<Missed> {
             let mut missed = Missed::default();
-            let mut burst: [Found<u64, u64>; BURST] = array::from_fn(|_| Found::default());
-            let bursts = keys.chunks(BURST).zip(to.chunks_mut(BURST)).zip(bits.chunks_mut(BURST));
-            for (nth, ((keys, values), found)) in bursts.enumerate() {
-                let burst = &mut burst[..keys.len()];
-                self.table.get_batch(keys, burst);
+            for (nth, keys) in keys.chunks(LIST).enumerate() {
                 missed.room(keys.len())?;
-                for (i, got) in burst.iter_mut().enumerate() {
-                    let answer = mem::take(got).answer();
-                    (values[i], found[i]) = match answer {
+                self.table.get_batch(keys, |at, got| {
+                    let at = nth * LIST + at;
+                    (to[at], bits[at]) = match got.answer() {
                         Ok(value) => (value.unwrap_or(0), value.is_some()),
                         Err(ticket) => {
-                            missed.push(nth * BURST + i, ticket);
+                            missed.push(at, ticket);
                             (0, false)
                         }
                     };
-                }
+                });
             }
             Ok(missed)
         })?;

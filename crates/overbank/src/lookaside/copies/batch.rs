@@ -2,24 +2,18 @@
 
 use super::super::plain::Plain;
 use super::table::{Place, Table};
-use super::ticket::Found;
 
 /// Keys whose lines are prefetched together.
 pub const BURST: usize = 32;
 
 impl<K: Plain, V: Plain> Table<K, V> {
-    /// Looks up as many keys as `found` has places.
+    /// Calls `look` with the place of each key, whose lines are on their way.
     #[inline(always)]
-    pub(super) fn look_batch(
-        &self,
-        keys: &[K],
-        found: &mut [Found<K, V>],
-        look: impl Fn(K, Place) -> Found<K, V>,
-    ) {
+    pub(super) fn places(&self, keys: &[K], mut look: impl FnMut(usize, K, Place)) {
         let Some(&first) = keys.first() else { return };
         // Each key is read once: a caller's array may change meanwhile, by another thread.
         let mut burst = [(first, Place::default()); BURST];
-        for (keys, found) in keys.chunks(BURST).zip(found.chunks_mut(BURST)) {
+        for (nth, keys) in keys.chunks(BURST).enumerate() {
             if !self.gate.is_open() {
                 // All but the sampled buckets are left alone.
                 self.begin::<false, false>(keys, &mut burst);
@@ -28,8 +22,8 @@ impl<K: Plain, V: Plain> Table<K, V> {
             } else {
                 self.begin::<true, false>(keys, &mut burst);
             }
-            for (found, &(key, place)) in found.iter_mut().zip(&burst[..keys.len()]) {
-                *found = look(key, place);
+            for (at, &(key, place)) in burst[..keys.len()].iter().enumerate() {
+                look(nth * BURST + at, key, place);
             }
         }
     }

@@ -92,12 +92,12 @@ impl<K: Plain, V: Plain> Copies<K, V> {
         self.table.look(key, place, self.table.era.load(Ordering::Acquire), |_| true)
     }
 
-    /// Looks up as many keys as `found` has places, in bursts of [`BURST`](super::BURST) whose
-    /// waits for memory overlap. Each key is looked up separately: a list is no snapshot. With
-    /// fewer keys, the other places stay as they were.
+    /// Looks up keys, in bursts of [`BURST`](super::BURST) whose waits for memory overlap. Calls
+    /// `each` with the number of a key in the list and what was found, in order. Each key is looked
+    /// up separately: a list is no snapshot.
     #[inline(always)]
-    pub fn get_batch(&self, keys: &[K], found: &mut [Found<K, V>]) {
-        self.table.look_batch(keys, found, |key, place| self.look(key, place));
+    pub fn get_batch(&self, keys: &[K], mut each: impl FnMut(usize, Found<K, V>)) {
+        self.table.places(keys, |at, key, place| each(at, self.look(key, place)));
     }
 
     /// Looks up a key, asks `index` if the table has no answer, and puts that in.

@@ -34,14 +34,6 @@ impl<K, V> Found<K, V> {
     }
 }
 
-impl<K: Default, V> Default for Found<K, V> {
-    /// Returns a place for a burst's results: a miss whose ticket fills nothing.
-    #[inline(always)]
-    fn default() -> Self {
-        Found::Miss(Ticket::void(K::default()))
-    }
-}
-
 /// The right to put in what the index answers to a lookup that missed. Take it from the lookup,
 /// *then* read the index. A table declines it if the key may have changed since, after
 /// a `clear`, and if the ticket is another table's.

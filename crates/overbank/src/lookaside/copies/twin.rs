@@ -176,10 +176,12 @@ pub fn live<K: Plain, V: Plain + PartialEq + Debug>(types: &Types<K, V>, bytes: 
             20..=22 => {
                 let keys: Vec<u8> = (0..pick % 40).map(|i| (key + i) % KEYS).collect();
                 let words: Vec<K> = keys.iter().map(|&key| (types.key)(key)).collect();
-                let mut found: Vec<Found<K, V>> =
-                    words.iter().map(|&key| Found::Miss(Ticket::void(key))).collect();
-                table.get_batch(&words, &mut found);
-                keys.iter().zip(&found).for_each(|(&key, found)| check(types, found, &index, key));
+                let mut looked_up = Vec::new();
+                table.get_batch(&words, |at, found| {
+                    looked_up.push(at);
+                    check(types, &found, &index, keys[at]);
+                });
+                assert!(looked_up.into_iter().eq(0..keys.len()));
             }
             23 => table.table.lose(pick),
             _ => {}

@@ -184,16 +184,17 @@ fn a_burst_of_any_length_is_its_lookups() {
     });
     for count in [0, 1, 31, 32, 33, 64, 100, 200] {
         let keys: Vec<u64> = (0..count).collect();
-        let mut found: Vec<Found<u64, u64>> = keys.iter().map(|_| Found::default()).collect();
-        table.get_batch(&keys, &mut found);
-        for (key, found) in keys.into_iter().zip(found) {
-            match (key % 3, found) {
-                (0, Found::Miss(ticket)) => assert_eq!(*ticket.key(), key),
-                (1, Found::Hit(value)) => assert_eq!(value, key),
+        let mut next = 0;
+        table.get_batch(&keys, |at, found| {
+            match (keys[at] % 3, found) {
+                (0, Found::Miss(ticket)) => assert_eq!(*ticket.key(), keys[at]),
+                (1, Found::Hit(value)) => assert_eq!(value, keys[at]),
                 (2, Found::Absent) => {}
-                (_, found) => panic!("{key}: {found:?}"),
+                (_, found) => panic!("{at}: {found:?}"),
             }
-        }
+            assert_eq!(at, std::mem::replace(&mut next, at + 1));
+        });
+        assert_eq!(next, keys.len());
     }
 }
 
