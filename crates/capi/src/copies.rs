@@ -8,6 +8,7 @@ use overbank::lookaside::{Clearing, Config, Copies, Found, Gate, Ticket, Writing
 use crate::answers::*;
 use crate::aside::*;
 use crate::border::*;
+use crate::meter::*;
 
 /// A look-aside table in front of an index that is read in its newest state: a map behind a lock, a
 /// concurrent map. It keeps copies of keys and values and answers most lookups in their place.
@@ -299,6 +300,24 @@ pub unsafe extern "C" fn overbank_copies_set_costs(
 ) -> overbank_status {
     // SAFETY: the caller's promise.
     border(|| unsafe { Table::share(copies, |table| set_costs(table.gate(), costs)) })
+}
+
+/// Writes to `*around` which way the next `count` lookups of this thread go: 1 if they leave the
+/// table alone and ask the index, 0 if through it. `count` is 1 or the length of a list, of 512 at
+/// most: a longer one goes in parts.
+///
+/// # Safety
+/// The table is NULL or live; the meter is NULL or live, and in no other call; `around` is NULL or
+/// valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn overbank_copies_way(
+    copies: *const overbank_copies,
+    meter: *mut overbank_aside_meter,
+    count: usize,
+    around: *mut u8,
+) -> overbank_status {
+    // SAFETY: the caller's promise.
+    border(|| unsafe { Table::share(copies, |table| way(table.gate(), meter, count, around)) })
 }
 
 /// Writes whether the table works, and why. Any number of threads.

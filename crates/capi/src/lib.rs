@@ -11,6 +11,7 @@
 //!                                       view.rs, commit.rs
 //!                 overbank_aside_*      aside.rs       what both share
 //!                                       answers.rs     lookups and fills of both
+//!                                       meter.rs       what they cost
 //!                 status, messages      border.rs
 //! ```
 //!
@@ -38,6 +39,7 @@ mod commit;
 mod copies;
 mod fib;
 mod hash;
+mod meter;
 mod partition;
 mod sketch;
 mod versioned;
@@ -51,6 +53,7 @@ pub use commit::*;
 pub use copies::*;
 pub use fib::*;
 pub use hash::*;
+pub use meter::*;
 pub use partition::*;
 pub use sketch::*;
 pub use versioned::*;

@@ -8,6 +8,7 @@ use overbank::lookaside::{Config, Gate, Versioned};
 
 use crate::aside::*;
 use crate::border::*;
+use crate::meter::*;
 use crate::commit::{Commits, Open};
 use crate::view::{View, Views};
 
@@ -157,6 +158,24 @@ pub unsafe extern "C" fn overbank_versioned_set_costs(
 ) -> overbank_status {
     // SAFETY: the caller's promise.
     border(|| unsafe { Table::share(versioned, |table| set_costs(table.gate(), costs)) })
+}
+
+/// Writes to `*around` which way the next `count` lookups of this thread go: 1 if they leave the
+/// table alone and ask the index, 0 if through it. `count` is 1 or the length of a list, of 512 at
+/// most: a longer one goes in parts.
+///
+/// # Safety
+/// The table is NULL or live; the meter is NULL or live, and in no other call; `around` is NULL or
+/// valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn overbank_versioned_way(
+    versioned: *const overbank_versioned,
+    meter: *mut overbank_aside_meter,
+    count: usize,
+    around: *mut u8,
+) -> overbank_status {
+    // SAFETY: the caller's promise.
+    border(|| unsafe { Table::share(versioned, |table| way(table.gate(), meter, count, around)) })
 }
 
 /// Writes whether the table works, and why. Any number of threads.

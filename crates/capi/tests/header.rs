@@ -18,6 +18,7 @@ fn the_header_is_that_of_the_code() {
         "partition",
         "sketch",
         "aside",
+        "meter",
         "copies",
         "versioned",
         "view",

@@ -77,6 +77,43 @@ static void gate(void)
 	overbank_copies_destroy(copies);
 }
 
+/* A meter sends lookups both ways until the gate has their costs; a fast index closes it. */
+static void meter(void)
+{
+	struct overbank_copies *copies = NULL;
+	struct overbank_aside_options options = {.pages = 1, .gate = 1};
+	struct overbank_aside_meter *meter = NULL;
+	struct overbank_aside_gate gate;
+	uint64_t seven = 7, ten = 10, value;
+	uint8_t around, found;
+	size_t ways[2] = {0, 0};
+
+	OK(overbank_copies_create(1, 1, 1, &options, &copies));
+	struct overbank_aside_ticket ticket = miss(copies, seven);
+	OK(overbank_copies_fill(copies, &ticket, &ten));
+	OK(overbank_aside_meter_create(&meter));
+	for (size_t i = 0; i < 1000000; i++) {
+		OK(overbank_copies_way(copies, meter, 1, &around));
+		CHECK(around <= 1);
+		ways[around]++;
+		if (around)
+			continue;               /* the index: no time at all */
+		OK(overbank_copies_lookup(copies, &seven, 1, &value, &found, NULL));
+		OK(overbank_aside_meter_hits(meter, found == OVERBANK_ASIDE_HIT));
+	}
+	OK(overbank_copies_gate(copies, &gate));
+	CHECK(gate.decisions > 0 && gate.costs.hit > 0 && gate.costs.index > 0);
+	CHECK(ways[0] > 100000 && ways[1] > 200000);
+	INVALID("no place", overbank_copies_way(copies, meter, 1, NULL));
+	INVALID("no meter", overbank_copies_way(copies, NULL, 1, &around));
+	INVALID("no table", overbank_copies_way(NULL, meter, 1, &around));
+	INVALID("no meter", overbank_aside_meter_hits(NULL, 1));
+	INVALID("no place", overbank_aside_meter_create(NULL));
+	overbank_aside_meter_destroy(meter);
+	overbank_aside_meter_destroy(NULL);
+	overbank_copies_destroy(copies);
+}
+
 /* Every two arrays of a lookup, one of which ends a byte or a word into the other. What only touches
  * is right, and so are tickets that are not asked for. */
 static void overlaps(void)
@@ -225,4 +262,5 @@ void test_copies_gate(void)
 	refuses();
 	overlaps();
 	gate();
+	meter();
 }
