@@ -328,8 +328,8 @@ fn measure(
     let mut draw = |count: usize| -> Vec<u64> {
         (0..count).map(|_| keys[stream.next_flow() as usize]).collect()
     };
-    // All see the same keys before the first round.
-    for _ in 0..8 {
+    // All see the same keys before the first round, until the hits of none rise any more.
+    for _ in 0..24 {
         let warm = draw(keys.len() / 10);
         fronts.iter_mut().skip(1).for_each(|(_, front)| _ = front.run(&warm, index));
     }

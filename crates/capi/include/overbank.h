@@ -100,6 +100,16 @@ enum overbank_status {
 };
 
 /**
+ * Measures lookups of a thread, so that the gate of a table knows what they cost: one for each
+ * thread and table. Before lookups ask overbank_copies_way or overbank_versioned_way which way
+ * they go, and after those through the table say overbank_aside_meter_hits.
+ *
+ * It reads the clock once in 512 lookups, and lets one lookup in 64 go around the table, in turns
+ * of 262,144; while the gate is closed, 15 in 16 go around.
+ */
+struct overbank_aside_meter;
+
+/**
  * A flow cache: a bounded table from 64-bit hashes to values of 16 or 32 bits, which evicts what
  * it cannot hold. It keeps 16 bits of each hash and no key, so a match is a hint.
  *
@@ -545,7 +555,7 @@ struct overbank_aside_options {
   uint32_t pages;
   /**
    * 0: the table always works. 1: it steps aside where it does not pay, by `costs`; with those
-   * all zero, which is "unknown", it works until `_set_costs` gives some.
+   * all zero, which is "unknown", it works until `_set_costs` or a meter gives some.
    */
   uint32_t gate;
   /**
@@ -1278,6 +1288,31 @@ enum overbank_status overbank_keeper_estimate(const struct overbank_keeper *keep
                                               uint32_t *out);
 
 /**
+ * Makes a meter and sets `*meter`: destroy it with overbank_aside_meter_destroy. Any thread.
+ *
+ * Requires:
+ * `meter` is NULL or valid.
+ */
+enum overbank_status overbank_aside_meter_create(struct overbank_aside_meter **meter);
+
+/**
+ * Frees the meter. NULL is none.
+ *
+ * Requires:
+ * The meter is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_aside_meter_destroy(struct overbank_aside_meter *meter);
+
+/**
+ * Notes how many of the lookups that went through the table found an entry, `OVERBANK_ASIDE_HIT`
+ * or `_ABSENT`.
+ *
+ * Requires:
+ * The meter is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_aside_meter_hits(struct overbank_aside_meter *meter, uint32_t hits);
+
+/**
  * Makes a table for `entries` entries, and sets `*out`.
  *
  * Keys have `key_words` words of 64 bits, 1 to 4, and values `value_words`, 1 to 8; two keys are
@@ -1364,6 +1399,20 @@ enum overbank_status overbank_copies_clear(struct overbank_copies *copies);
  */
 enum overbank_status overbank_copies_set_costs(struct overbank_copies *copies,
                                                const struct overbank_aside_costs *costs);
+
+/**
+ * Writes to `*around` which way the next `count` lookups of this thread go: 1 if they leave the
+ * table alone and ask the index, 0 if through it. `count` is 1, or the length of a list; a list of
+ * more than 512 should be cut, since all of it goes one way.
+ *
+ * Requires:
+ * The table is NULL or live; the meter is NULL or live, and in no other call; `around` is NULL or
+ * valid.
+ */
+enum overbank_status overbank_copies_way(const struct overbank_copies *copies,
+                                         struct overbank_aside_meter *meter,
+                                         size_t count,
+                                         uint8_t *around);
 
 /**
  * Writes whether the table works, and why. Any number of threads.
@@ -1515,6 +1564,20 @@ enum overbank_status overbank_versioned_clear(struct overbank_versioned *version
  */
 enum overbank_status overbank_versioned_set_costs(struct overbank_versioned *versioned,
                                                   const struct overbank_aside_costs *costs);
+
+/**
+ * Writes to `*around` which way the next `count` lookups of this thread go: 1 if they leave the
+ * table alone and ask the index, 0 if through it. `count` is 1, or the length of a list; a list of
+ * more than 512 should be cut, since all of it goes one way.
+ *
+ * Requires:
+ * The table is NULL or live; the meter is NULL or live, and in no other call; `around` is NULL or
+ * valid.
+ */
+enum overbank_status overbank_versioned_way(const struct overbank_versioned *versioned,
+                                            struct overbank_aside_meter *meter,
+                                            size_t count,
+                                            uint8_t *around);
 
 /**
  * Writes whether the table works, and why. Any number of threads.

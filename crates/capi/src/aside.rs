@@ -93,7 +93,7 @@ pub struct overbank_aside_options {
     /// Pages of the table's memory, as in overbank_fib_options.
     pub pages: u32,
     /// 0: the table always works. 1: it steps aside where it does not pay, by `costs`; with those
-    /// all zero, which is "unknown", it works until `_set_costs` gives some.
+    /// all zero, which is "unknown", it works until `_set_costs` or a meter gives some.
     pub gate: u32,
     /// What lookups cost, for the gate.
     pub costs: overbank_aside_costs,

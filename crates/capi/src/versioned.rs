@@ -8,8 +8,8 @@ use overbank::lookaside::{Config, Gate, Versioned};
 
 use crate::aside::*;
 use crate::border::*;
-use crate::meter::*;
 use crate::commit::{Commits, Open};
+use crate::meter::*;
 use crate::view::{View, Views};
 
 /// A look-aside table in front of a database whose commits have increasing numbers, one writer at a
@@ -161,8 +161,8 @@ pub unsafe extern "C" fn overbank_versioned_set_costs(
 }
 
 /// Writes to `*around` which way the next `count` lookups of this thread go: 1 if they leave the
-/// table alone and ask the index, 0 if through it. `count` is 1 or the length of a list, of 512 at
-/// most: a longer one goes in parts.
+/// table alone and ask the index, 0 if through it. `count` is 1, or the length of a list; a list of
+/// more than 512 should be cut, since all of it goes one way.
 ///
 /// # Safety
 /// The table is NULL or live; the meter is NULL or live, and in no other call; `around` is NULL or

@@ -27,9 +27,9 @@ const READING: Duration = Duration::from_millis(100);
 /// Measure whether a look-aside table pays in front of an index
 ///
 /// A look-aside table keeps the answers of an index: one cache line for a hit instead of a walk.
-/// Builds each index, lets it take turns alone and with tables of each size, and prints nanoseconds
-/// an operation, the hit rate beside the best that is possible, what the gate decides, and one
-/// recommendation.
+/// Builds each index, lets it take turns alone and with a table, one size after another, and prints
+/// nanoseconds an operation, the hit rate beside the best that is possible, what the gate decides,
+/// and one recommendation.
 #[derive(ClapArgs)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:
@@ -93,7 +93,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = OPERATIONS as u64,
           value_parser = clap::value_parser!(u64).range(1000..=1 << 28))]
     operations: u64,
-    /// Rounds in which an index and its tables take turns
+    /// Rounds in which an index takes turns alone and with a table
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,

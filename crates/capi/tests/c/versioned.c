@@ -401,6 +401,27 @@ static uint64_t read_newest(void *argument)
 	return hits;
 }
 
+/* A new meter begins with lookups through the table, and then goes around it for a while. */
+static void meter(void)
+{
+	struct overbank_versioned *versioned = make(1, 1, 9);
+	struct overbank_aside_meter *meter = NULL;
+	uint8_t around = UNTOUCHED;
+	size_t ways[2] = {0, 0};
+	OK(overbank_aside_meter_create(&meter));
+	for (size_t i = 0; i < 1000; i++) {
+		OK(overbank_versioned_way(versioned, meter, 512, &around));
+		CHECK(around <= 1);
+		ways[around]++;
+	}
+	CHECK(ways[0] == 488 && ways[1] == 512);
+	INVALID("around is NULL", overbank_versioned_way(versioned, meter, 1, NULL));
+	INVALID("handle is NULL", overbank_versioned_way(versioned, NULL, 1, &around));
+	INVALID("handle is NULL", overbank_versioned_way(NULL, meter, 1, &around));
+	overbank_aside_meter_destroy(meter);
+	overbank_versioned_destroy(versioned);
+}
+
 static void threads(void)
 {
 	static struct shared shared;
@@ -451,5 +472,6 @@ void test_versioned(void)
 		for (size_t value_words = 1; value_words <= 8; value_words++)
 			twin(key_words, value_words);
 	rules();
+	meter();
 	threads();
 }

@@ -27,7 +27,8 @@ const OPEN_AT: f64 = 1.1;
 const CLOSE_AT: f64 = 0.95;
 
 /// What closed a gate may be over, so the gate forgets it: by a factor of e in the time in which
-/// the table could fill so often. Then it opens, and is measured again.
+/// the table could fill so often, by the lookups that go through it. Then it opens, and is measured
+/// again.
 const FORGETS: u64 = 64;
 
 /// What lookups cost, in nanoseconds.
@@ -382,6 +383,8 @@ impl Meter {
             return;
         }
         let lookups = self.of.abs_diff(self.left).max(1);
+        // A caller can say anything.
+        let hits = self.hits.min(lookups);
         let each = nanoseconds as f32 / lookups as f32;
         let past = self.windows.wrapping_sub(1) % CYCLE;
         let first = self.windows < FIRST || (TIMED.start..TIMED.start + FIRST).contains(&past);
@@ -395,10 +398,10 @@ impl Meter {
             if self.way == Way::Around {
                 self.around = Some(median(self.around));
             } else if gate.is_open() {
-                let missed = lookups.saturating_sub(self.hits);
-                gate.metered[0].fetch_add(self.hits.into(), Relaxed);
+                let missed = lookups - hits;
+                gate.metered[0].fetch_add(hits.into(), Relaxed);
                 gate.metered[1].fetch_add(missed.into(), Relaxed);
-                let hit_rate = self.hits as f32 / lookups as f32;
+                let hit_rate = hits as f32 / lookups as f32;
                 let weight = if self.through.is_some() { step } else { 1.0 };
                 self.hit_rate += weight * (hit_rate - self.hit_rate);
                 self.through = Some(median(self.through));

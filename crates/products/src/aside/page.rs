@@ -14,7 +14,8 @@ use overbank_kit::spread::Spread;
 pub const EXPLAINED: &str = "ns: nanoseconds an operation, median of the rounds; ×: times as fast \
                              as the index alone, by round, with the range. Optimum: hit rate of the \
                              best fixed choice of as many keys. While its gate is closed, a table \
-                             answers in one bucket of 32. Gate: its state at the end of each round.";
+                             answers in one bucket of 32. Gate: its state at the end of each round. \
+                             Where keys are only read, all rounds share one table.";
 
 /// Shows all indexes with all tables.
 pub fn figures(comparison: &Comparison) -> Table {
@@ -39,7 +40,7 @@ pub fn figures(comparison: &Comparison) -> Table {
         ("×", &|(_, table)| cell(table.map(|table| table.gain.cell(2)))),
         ("hits %", &|(_, table)| cell(table.and_then(|table| table.hit_rate).map(percent))),
         ("optimum %", &|(_, table)| cell(table.and_then(|table| table.optimum).map(percent))),
-        ("gate", &|(index, table)| cell(table.map(|table| table.gate_state(index.rounds)))),
+        ("gate", &|(_, table)| cell(table.map(TableRecord::gate_state))),
         ("ns in bursts", &|(_, table)| {
             optional(table.and_then(|table| table.burst_ns).map(|ns| ns.median), 0)
         }),

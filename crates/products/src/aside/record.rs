@@ -83,8 +83,7 @@ pub struct IndexRecord {
     pub index: &'static str,
     pub what: &'static str,
     pub bytes: u64,
-    /// Rounds that were run.
-    pub rounds: u32,
+    /// Of all rounds, with whichever table.
     pub alone_ns: Spread,
     pub tables: Vec<TableRecord>,
 }
@@ -94,6 +93,10 @@ pub struct TableRecord {
     pub entries: usize,
     pub slots: usize,
     pub bytes: usize,
+    /// Rounds that were run.
+    pub rounds: u32,
+    /// Of the index alone, in these rounds.
+    pub alone_ns: Spread,
     pub ns: Spread,
     /// Times faster than alone, round by round.
     pub gain: Spread,
@@ -110,11 +113,11 @@ pub struct TableRecord {
 
 impl TableRecord {
     /// Says in which of the rounds the gate was open.
-    pub fn gate_state(&self, rounds: u32) -> String {
+    pub fn gate_state(&self) -> String {
         match self.open_rounds {
             0 => "closed".to_owned(),
-            open if open == rounds => "open".to_owned(),
-            open => format!("open in {open} of {rounds}"),
+            open if open == self.rounds => "open".to_owned(),
+            open => format!("open in {open} of {}", self.rounds),
         }
     }
 }

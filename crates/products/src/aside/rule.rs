@@ -7,24 +7,23 @@ use overbank_kit::report::{count, percent};
 
 /// A table pays if it makes operations this many times faster, in the median of rounds.
 pub const PAYS: f64 = 1.1;
-/// A smaller table is as good if its operations take at most this many times as long.
+/// A smaller table is as good if one gains at most this many times as much.
 const NEARLY: f64 = 1.05;
 
-/// Returns the smallest table that is nearly as fast as the fastest, if that pays.
+/// Returns the table that gains most. Gains are compared, not times: each table had its own rounds.
+fn fastest(index: &IndexRecord) -> Option<&TableRecord> {
+    index.tables.iter().max_by(|a, b| a.gain.median.total_cmp(&b.gain.median))
+}
+
+/// Returns the smallest table that gains nearly as much as the best, if that pays.
 pub fn best(index: &IndexRecord) -> Option<&TableRecord> {
-    let median = |table: &&TableRecord| table.ns.median;
-    let fastest = index.tables.iter().min_by(|a, b| median(a).total_cmp(&median(b)))?;
-    if fastest.gain.median < PAYS {
-        return None;
-    }
-    let near = |table: &&TableRecord| {
-        table.ns.median <= NEARLY * fastest.ns.median && table.gain.median >= PAYS
-    };
+    let least = fastest(index)?.gain.median / NEARLY;
+    let near = |table: &&TableRecord| table.gain.median >= least.max(PAYS);
     index.tables.iter().filter(near).min_by_key(|table| table.bytes)
 }
 
-fn saved(index: &IndexRecord, table: &TableRecord) -> f64 {
-    index.alone_ns.median - table.ns.median
+fn saved(table: &TableRecord) -> f64 {
+    table.alone_ns.median - table.ns.median
 }
 
 /// Recommends a table, or none.
@@ -33,7 +32,7 @@ pub fn recommend(indexes: &[IndexRecord]) -> Recommendation {
     let names = |of: &mut dyn Iterator<Item = String>| of.collect::<Vec<_>>().join(", ");
     let none: Vec<_> = indexes.iter().filter(|index| best(index).is_none()).collect();
     let mut left = none.iter().map(|index| index.index.to_owned());
-    let most = found.iter().max_by(|a, b| saved(a.0, a.1).total_cmp(&saved(b.0, b.1)));
+    let most = found.iter().max_by(|a, b| saved(a.1).total_cmp(&saved(b.1)));
     let Some((index, table)) = most else {
         let reason = format!(
             "No table: none makes an operation {PAYS} times as fast. {}",
@@ -48,7 +47,7 @@ pub fn recommend(indexes: &[IndexRecord]) -> Recommendation {
         size_text(table.bytes),
         index.index,
         table.ns.median,
-        index.alone_ns.median,
+        table.alone_ns.median,
         table.gain.median,
         hits(", since", table),
     );
@@ -75,12 +74,11 @@ pub fn recommend(indexes: &[IndexRecord]) -> Recommendation {
 /// Says why the first index gains nothing.
 fn why(index: Option<&IndexRecord>) -> String {
     let Some(index) = index else { return String::new() };
-    let fastest = index.tables.iter().min_by(|a, b| a.ns.median.total_cmp(&b.ns.median));
-    fastest.map_or(String::new(), |table| {
+    fastest(index).map_or(String::new(), |table| {
         format!(
             "{} takes {:.0} ns alone and {:.0} ns with {} entries{}.",
             index.index,
-            index.alone_ns.median,
+            table.alone_ns.median,
             table.ns.median,
             count(table.entries as u64),
             hits(", where", table),

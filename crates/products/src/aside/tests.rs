@@ -72,12 +72,18 @@ fn timed_lookups_go_through_the_table() {
     let hits = found.indexes[0].tables[0].hit_rate;
     assert!(hits > Some(0.3), "{hits:?}");
     let fresh =
+        run_silently(&Plan { settle: 0, rounds: 1, ..plan.clone() }, &stream, false).expect("runs");
+    let hits = fresh.indexes[0].tables[0].hit_rate;
+    assert!(hits > Some(0.3), "a round that goes around is run again: {hits:?}");
+    // Updates: the table is new in the round.
+    let stream = Stream::drawn(Mix::B, 100_000, 0.99, 1).expect("a stream");
+    let fresh =
         run_silently(&Plan { settle: 0, rounds: 1, ..plan }, &stream, false).expect("a comparison");
     assert_eq!(fresh.indexes[0].tables[0].hit_rate, None, "a new timer goes around");
 }
 
-/// All contestants of a round look up the same keys of a file: those of the second size hit as the
-/// first.
+/// Both sides look up the same keys of a file in a round, and tables of two sizes do: those of the
+/// second hit as the first.
 #[test]
 fn a_file_is_the_same_for_all_in_a_round() {
     let lookups: Vec<u64> = (0..50_000u64).map(|at| at * at % 9973).collect();
@@ -85,6 +91,40 @@ fn a_file_is_the_same_for_all_in_a_round() {
     let found = run_silently(&plan(&[Subject::Lmdb], "10%,10%"), &stream, false).expect("runs");
     let [a, b] = &found.indexes[0].tables[..] else { panic!("two sizes") };
     assert!(a.hit_rate > Some(0.0) && a.hit_rate == b.hit_rate, "{a:?} {b:?}");
+
+    let mut stream = Stream::file((0..100_000).collect());
+    let stop = AtomicBool::new(false);
+    let mut index = Subject::BTreeMap.build(&stream.keys(), &stop).expect("built");
+    let plan = plan(&[Subject::BTreeMap], "100");
+    let mut contest = Contest::new(&plan, 100);
+    let on: On<'_> = (&mut *index, &contest.config, &mut contest.timer);
+    let (silent, mut found) = (&mut |_: &str, _| {}, Vec::new());
+    let mut run = Run { plan: &plan, stream: &mut stream, stop: &stop, progress: silent };
+    run.reading(on, 100, &mut found).expect("measured");
+    // The warm-up, and of each round two parts, as many operations before as in them.
+    let gone = plan.warm + found.len() * 2 * 2 * plan.operations;
+    assert_eq!(stream.next(1)[0].key, gone as u64);
+}
+
+/// A table whose rounds are over is there, and whole, when the next is stopped.
+#[test]
+fn a_run_is_stopped_between_two_tables() {
+    let stream = Stream::drawn(Mix::C, 1000, 0.99, 1).expect("a stream");
+    let stop = AtomicBool::new(false);
+    let mut index = Subject::BTreeMap.build(&stream.keys(), &stop).expect("built");
+    let (of_two, mut shown) = (plan(&[Subject::BTreeMap], "1%,2%"), 0.0);
+    let progress = &mut |what: &str, done: f64| {
+        assert!(done >= shown && done <= 1.0, "{done} after {shown}");
+        shown = done;
+        // In its last round.
+        if what.starts_with("20 ") && done > 0.8 {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let found = measure(&of_two, Subject::BTreeMap, &mut *index, stream, &stop, progress);
+    let (record, whole) = found.expect("measured");
+    let rounds: Vec<u32> = record.expect("a record").tables.iter().map(|of| of.rounds).collect();
+    assert_eq!((rounds, whole), (vec![2, 1], false));
 }
 
 #[test]
@@ -132,7 +172,7 @@ fn a_table_is_kept_where_keys_are_only_read() {
         let silent = &mut |_: &str, _| {};
         let found = measure(&plan, Subject::BTreeMap, &mut index, stream, &stop, silent);
         let (record, whole) = found.expect("measured");
-        assert!(whole && record.is_some_and(|record| record.rounds == 2));
+        assert!(whole && record.is_some_and(|of| of.tables.iter().all(|table| table.rounds == 2)));
         assert_eq!(index.1, lent, "{mix:?}");
     }
 }
@@ -159,6 +199,8 @@ fn index(index: &'static str, alone: f64, tables: &[(usize, f64)]) -> IndexRecor
         entries,
         slots: entries,
         bytes: 64 * entries,
+        rounds: 1,
+        alone_ns: spread(alone),
         ns: spread(ns),
         gain: spread(alone / ns),
         burst_ns: None,
@@ -169,7 +211,7 @@ fn index(index: &'static str, alone: f64, tables: &[(usize, f64)]) -> IndexRecor
         gate: String::new(),
     });
     let tables = tables.collect();
-    IndexRecord { index, what: "", bytes: 1, rounds: 1, alone_ns: spread(alone), tables }
+    IndexRecord { index, what: "", bytes: 1, alone_ns: spread(alone), tables }
 }
 
 #[test]

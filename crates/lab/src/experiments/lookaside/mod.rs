@@ -157,10 +157,9 @@ mod shared {
                 ("entries", &|(_, table)| table.entries.to_string()),
                 ("MB", &|(_, table)| format!("{:.1}", table.bytes as f64 / 1e6)),
                 ("gate", &|(of, table)| {
-                    let state = || table.gate_state(of.index.rounds);
-                    if of.case.gate { state() } else { "none".to_owned() }
+                    if of.case.gate { table.gate_state() } else { "none".to_owned() }
                 }),
-                ("alone, ns", &|(of, _)| of.index.alone_ns.cell(0)),
+                ("alone, ns", &|(_, table)| table.alone_ns.cell(0)),
                 ("×", &|(_, table)| gain(Some(table.gain))),
                 ("× in bursts", &|(_, table)| gain(table.burst_gain)),
                 ("hits %", &|(_, table)| table.hit_rate.map_or("–".to_owned(), percent)),

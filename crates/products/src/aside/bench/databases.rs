@@ -1,5 +1,6 @@
 //! Databases. Operations come in groups: their lookups share a snapshot, then their writes share a
-//! transaction, which waits for no disk. Without a table, there is no adapter either.
+//! transaction, which waits for no disk. Alone, a database is used without its adapter; only redb's
+//! is owned by it where a table is in front, and there begins its transactions for both.
 
 pub mod lmdb;
 pub mod redb;

@@ -99,16 +99,18 @@ fn without_a_gate_or_without_costs_a_table_always_works() {
 }
 
 /// Lookups of `key` take `costs` on a clock that the test moves, but each of `stalls` of 5000 a
-/// millisecond. Returns how many went around, and how often the gate changed its mind.
+/// millisecond. Returns how many went around, how many of the last 2^18 did, and how often the gate
+/// changed its mind.
 fn metered(
     table: &Table,
     costs: Costs,
     stalls: u32,
     key: impl Fn(&mut Pcg32) -> u64,
-) -> (u32, u32) {
+) -> (u32, u32, u32) {
+    const LOOKUPS: u32 = 1_600_000;
     let (mut meter, mut now, mut pcg) = (Meter::new(), 0.0, Pcg32::new(6, 6));
-    let (mut around, mut calls, mut open, mut changes) = (0, 0, true, 0);
-    for _ in 0..1_600_000 {
+    let (mut around, mut late, mut calls, mut open, mut changes) = (0, 0, 0, true, 0);
+    for lookup in 0..LOOKUPS {
         let key = key(&mut pcg);
         if pcg.below(5000) < stalls {
             now += 1e6;
@@ -119,6 +121,7 @@ fn metered(
         });
         if way == Way::Around {
             around += 1;
+            late += u32::from(lookup >= LOOKUPS - (1 << 18));
             now += f64::from(costs.index);
             continue;
         }
@@ -137,7 +140,7 @@ fn metered(
         open = table.gate().is_open();
     }
     assert!(calls < 4000);
-    (around, changes)
+    (around, late, changes)
 }
 
 #[test]
@@ -150,8 +153,9 @@ fn costs_follow_from_windows_through_the_table_and_around_it() {
     for (costs, pays) in [(TREE, true), (HASH, false)] {
         for stalls in [0, 1] {
             let table = table(Config::entries(ENTRIES).gate(None));
-            let (around, _) = metered(&table, costs, stalls, key);
+            let (around, late, _) = metered(&table, costs, stalls, key);
             assert_eq!((around == 512 * 512, table.gate().is_open()), (pays, pays), "{around}");
+            assert_eq!(late, if pays { 0 } else { 15 << 14 });
             let seen = table.gate().report().costs.expect("measured");
             assert!((seen.index / costs.index - 1.0).abs() < 0.1, "{seen:?}");
         }
@@ -166,7 +170,7 @@ fn a_sample_that_has_the_hot_key_does_not_open_the_gate_again() {
     let hot = (0..).find(|&key| bucket(key) == 0).expect("one of 320");
     let key = |pcg: &mut Pcg32| if pcg.below(2) == 0 { hot } else { u64::from(pcg.draw()) };
     let costs = Costs { hit: 40.0, miss: 90.0, index: 60.0 };
-    let (_, changes) = metered(&table, costs, 0, key);
+    let (.., changes) = metered(&table, costs, 0, key);
     let report = table.gate().report();
     assert!(changes <= 5 && !report.open, "{changes}, {report}");
 }
