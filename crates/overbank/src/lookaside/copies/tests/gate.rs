@@ -194,6 +194,19 @@ fn a_closed_gate_forgets_what_luck_its_sample_had() {
     assert!(table.gate().is_open(), "{}", table.gate().report());
 }
 
+#[test]
+fn more_hits_than_lookups_are_as_many() {
+    let table = table(Config::entries(ENTRIES).gate(None));
+    let (mut meter, mut now) = (Meter::new(), 0);
+    for _ in 0..1_000_000 {
+        let way = meter.way(table.gate(), 1, || now);
+        now += if way == Way::Around { 400 } else { 50 };
+        meter.hits(u32::MAX);
+    }
+    let Costs { hit, index, .. } = table.gate().report().costs.expect("measured");
+    assert!((hit / 50.0 - 1.0).abs() < 0.1 && (index / 400.0 - 1.0).abs() < 0.1, "{hit} {index}");
+}
+
 /// A machine that is slow for a while makes the table seem dear: that must pass.
 #[test]
 fn a_gate_that_closed_by_mistake_opens_again() {
