@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A miss asks the index and inserts its answer. Each front has as many bytes as ours has for a
-//! tenth of the keys, or the next size below: entries are chosen by what a filled one takes, as the
-//! allocator counts, and what it takes then is shown.
+//! tenth of the keys, as near as its sizes let it: entries are chosen by what a filled one takes, as
+//! the allocator counts, and what it takes then is shown.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -295,8 +295,8 @@ pub fn run(options: &Options) -> Result<()> {
     record["seed"] = json!(options.seed);
     record["cells"] = json!(cells);
     let intro = format!(
-        "{} keys of 8 bytes with values of 8; entries so that each front takes {:.1} MB, or the next \
-         size below that it can have; misses are inserted; median \
+        "{} keys of 8 bytes with values of 8; entries so that each front takes {:.1} MB, as near as \
+         its sizes let it; misses are inserted; median \
          [range] of {} rounds, in which the fronts took turns on one core.\n{}, {}.\n`{}`",
         options.keys,
         wanted as f64 / 1e6,
@@ -328,7 +328,7 @@ fn measure(
     let mut draw = |count: usize| -> Vec<u64> {
         (0..count).map(|_| keys[stream.next_flow() as usize]).collect()
     };
-    // All see the same keys before the first round, until the hits of none rise any more.
+    // All see the same keys before the first round: 24 for each entry of ours.
     for _ in 0..24 {
         let warm = draw(keys.len() / 10);
         fronts.iter_mut().skip(1).for_each(|(_, front)| _ = front.run(&warm, index));

@@ -27,8 +27,8 @@ const OPEN_AT: f64 = 1.1;
 const CLOSE_AT: f64 = 0.95;
 
 /// What closed a gate may be over, so the gate forgets it: by a factor of e in the time in which
-/// the table could fill so often, by the lookups that go through it. Then it opens, and is measured
-/// again.
+/// the table could fill so often: its sample's luck by the lookups that go through it, what a meter
+/// measured by all of the meter's. Then it opens, and is measured again.
 const FORGETS: u64 = 64;
 
 /// What lookups cost, in nanoseconds.

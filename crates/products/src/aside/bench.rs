@@ -242,6 +242,11 @@ impl Side<'_> {
         Ok(Turn { ns, table })
     }
 
+    /// Returns whether there is a table, and its gate is open.
+    pub fn is_open(&self) -> bool {
+        self.0.state().is_some_and(|state| state.report.open)
+    }
+
     fn counts(&self) -> (u64, u64) {
         self.0.state().map_or((0, 0), |state| state.counts)
     }

@@ -82,8 +82,9 @@ pub fn page(comparison: &Comparison, command: &str) -> String {
         figure {
             h2 { "Nanoseconds an operation" }
             (bars(comparison))
-            figcaption { "Median of " (comparison.settings.rounds) " rounds in which the index "
-                "alone and its tables took turns; whiskers: fastest and slowest round. "
+            figcaption { "Median of the rounds in which the index "
+                "took turns alone and with a table, one size after another; alone: of all of them. "
+                "Whiskers: fastest and slowest round. "
                 span class="key a" {} " alone  " span class="key b" {} " with a table." }
         }
         section {
