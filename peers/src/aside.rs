@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A miss asks the index and inserts its answer. Each front has as many bytes as ours has for a
-//! tenth of the keys, as near as its sizes let it: entries are chosen by what a filled one takes, as
-//! the allocator counts, and what it takes then is shown.
+//! tenth of the keys, as near as its sizes let it: entries are chosen by what a filled one takes,
+//! as the allocator counts, and what it takes then is shown.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -442,8 +442,8 @@ impl Run<'_> {
                         of_alone = Some(turn(&mut alone)?);
                     }
                 }
-                // Once in 17 million lookups the timer leaves an open table alone for a while: it is
-                // let pass, and the round run again.
+                // Once in 17 million lookups the timer leaves an open table alone for a while:
+                // that passes, and the round is run again.
                 let hits = of_aside.as_ref().and_then(|turn| turn.table.as_ref()?.hit_rate);
                 let stays_open = std::mem::replace(&mut open, aside.is_open()) && open;
                 passed = !passed && stays_open && hits.is_none();
