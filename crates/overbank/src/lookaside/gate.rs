@@ -356,13 +356,13 @@ impl Meter {
     }
 
     /// Returns which way the next lookups go. `now` returns nanoseconds of any monotonic clock; it
-    /// is called once in 512 lookups.
+    /// is called once in 512 lookups, and again while a coarse one stands still.
     #[inline(always)]
     pub fn way(&mut self, gate: &Gate, lookups: u32, now: impl FnOnce() -> u64) -> Way {
         if self.left <= 0 {
             self.turn(gate, now());
         }
-        // One change of memory: a lookup of a fast index takes hardly longer than the meter.
+        // One change of memory: lookups of a fast index notice each.
         self.left = self.left.saturating_sub_unsigned(lookups);
         self.way
     }
