@@ -54,6 +54,16 @@ static inline uint64_t overbank_mix(uint64_t hash) {
 #define OVERBANK_ASIDE_ABSENT 2
 
 /**
+ * Flag of overbank_tree_range: without the entry of `start` itself, to go on behind it.
+ */
+#define OVERBANK_TREE_AFTER 1
+
+/**
+ * Flag of overbank_tree_range: from the greatest key down.
+ */
+#define OVERBANK_TREE_DOWN 2
+
+/**
  * What a function says of its outcome.
  */
 enum overbank_status {
@@ -180,6 +190,18 @@ struct overbank_partition_reader;
  * it, while others look up.
  */
 struct overbank_replica;
+
+/**
+ * An ordered map of bounded size from keys of 1 to 4 words to values of 1 to 8, with or without
+ * hints: a B+ tree whose memory is allocated when it is made.
+ *
+ * Keys are in the order of their first words, then of their second ones, and so on, each a number
+ * without a sign.
+ *
+ * One thread at a time uses it; several may use overbank_tree_peek, _range and _info while none
+ * uses another function.
+ */
+struct overbank_tree;
 
 /**
  * A look-aside table in front of a database whose commits have increasing numbers, one writer at a
@@ -669,6 +691,59 @@ struct overbank_aside_info {
    * Bytes of the table.
    */
   size_t bytes;
+  /**
+   * Words of a key.
+   */
+  size_t key_words;
+  /**
+   * Words of a value.
+   */
+  size_t value_words;
+};
+
+/**
+ * How a tree is made. All zeroes are the defaults.
+ */
+struct overbank_tree_options {
+  /**
+   * Hints to have at least, 6 bytes each; 0: none. 3 for 10 entries are a start where some keys
+   * are asked for more often than others.
+   */
+  size_t hints;
+  /**
+   * Seed of the hints' hash function. Use a random one if strangers choose the keys.
+   */
+  uint64_t seed;
+  /**
+   * Zero.
+   */
+  uint64_t reserved[4];
+};
+
+/**
+ * What a tree is and holds.
+ */
+struct overbank_tree_info {
+  /**
+   * Entries.
+   */
+  size_t len;
+  /**
+   * Entries that fit, always.
+   */
+  size_t capacity;
+  /**
+   * Bytes of the tree.
+   */
+  size_t bytes;
+  /**
+   * Hints that fit.
+   */
+  size_t hints;
+  /**
+   * Bytes of the hints.
+   */
+  size_t hint_bytes;
   /**
    * Words of a key.
    */
@@ -1782,6 +1857,134 @@ enum overbank_status overbank_versioned_commit_publish(struct overbank_versioned
  * The commit is NULL or live, and in no other call.
  */
 enum overbank_status overbank_versioned_commit_abort(struct overbank_versioned_commit *commit);
+
+/**
+ * Makes a tree for `capacity` entries, 1 to 2^31, and sets `*out`. All its memory is taken now,
+ * about 16 * `capacity` * (`key_words` + `value_words`) bytes: inserts never wait for the system.
+ *
+ * Keys have `key_words` words of 64 bits, 1 to 4, and values `value_words`, 1 to 8. `options` may
+ * be NULL.
+ *
+ * Any thread. The caller owns the tree: overbank_tree_destroy.
+ *
+ * Requires:
+ * The pointers are NULL or valid.
+ */
+enum overbank_status overbank_tree_create(size_t key_words,
+                                          size_t value_words,
+                                          size_t capacity,
+                                          const struct overbank_tree_options *options,
+                                          struct overbank_tree **out);
+
+/**
+ * Frees a tree. NULL is none.
+ *
+ * Requires:
+ * The tree is NULL, or was made and not destroyed, and is in no other call.
+ */
+void overbank_tree_destroy(struct overbank_tree *tree);
+
+/**
+ * Looks up any number of keys, in bursts whose waits for memory overlap, by their hints or by
+ * searches, which leave hints. Sets `found[i]` to 1 and the value at `values + i * value_words` if
+ * key `i` has an entry, else both to zero.
+ *
+ * `keys` are `count` keys of `key_words` words, one after another.
+ *
+ * Requires:
+ * The tree is NULL or live, and in no other call; the arrays are so long, and no two share memory:
+ * OVERBANK_INVALID if they do.
+ */
+enum overbank_status overbank_tree_lookup(struct overbank_tree *tree,
+                                          const uint64_t *keys,
+                                          size_t count,
+                                          uint64_t *values,
+                                          uint8_t *found);
+
+/**
+ * Looks up keys as overbank_tree_lookup, one after another, by searches alone: it uses no hints,
+ * leaves none and counts nothing. So several threads may, while none changes the tree.
+ *
+ * Requires:
+ * As overbank_tree_lookup, but calls of _peek, _range and _info may go on.
+ */
+enum overbank_status overbank_tree_peek(const struct overbank_tree *tree,
+                                        const uint64_t *keys,
+                                        size_t count,
+                                        uint64_t *values,
+                                        uint8_t *found);
+
+/**
+ * Inserts an entry or replaces its value. OVERBANK_FULL if the key is new and the tree has as many
+ * entries as its capacity: it is as before.
+ *
+ * Requires:
+ * The tree is NULL or live, and in no other call; `key` and `value` are NULL or have `key_words`
+ * and `value_words` words.
+ */
+enum overbank_status overbank_tree_insert(struct overbank_tree *tree,
+                                          const uint64_t *key,
+                                          const uint64_t *value);
+
+/**
+ * Removes an entry. OVERBANK_ABSENT if the key has none. `value` gets what it was; NULL if that is
+ * of no interest.
+ *
+ * Requires:
+ * As overbank_tree_insert.
+ */
+enum overbank_status overbank_tree_remove(struct overbank_tree *tree,
+                                          const uint64_t *key,
+                                          uint64_t *value);
+
+/**
+ * Writes the entries from `start` on and before `stop`, `room` at most, in the order of their
+ * keys, and their number to `*count`. Either key may be NULL: no bound. A start above the stop has
+ * none.
+ *
+ * `flags` are 0 or of OVERBANK_TREE_AFTER (without the entry of `start`) and OVERBANK_TREE_DOWN
+ * (from the greatest key down). If `*count` is `room`, go on: with the last key as `start` and
+ * OVERBANK_TREE_AFTER, or on the way down as `stop`.
+ *
+ * Requires:
+ * The tree is NULL or live, and no other call changes it; the keys are NULL or valid; the arrays
+ * have `room` keys and values; no two share memory: OVERBANK_INVALID if they do.
+ */
+enum overbank_status overbank_tree_range(const struct overbank_tree *tree,
+                                         const uint64_t *start,
+                                         const uint64_t *stop,
+                                         uint32_t flags,
+                                         uint64_t *keys,
+                                         uint64_t *values,
+                                         size_t room,
+                                         size_t *count);
+
+/**
+ * Removes all entries, at once. Hints that are left cost a look each.
+ *
+ * Requires:
+ * The tree is NULL or live, and in no other call.
+ */
+enum overbank_status overbank_tree_clear(struct overbank_tree *tree);
+
+/**
+ * Writes what the hints have counted: `hits` are keys that lay where their hint said,
+ * `false_positives` hints that were wrong. All zero without hints.
+ *
+ * Requires:
+ * The tree is NULL or live, and no other call changes it; `out` is NULL or valid.
+ */
+enum overbank_status overbank_tree_counters(const struct overbank_tree *tree,
+                                            struct overbank_cache_counters *out);
+
+/**
+ * Writes what the tree is and holds.
+ *
+ * Requires:
+ * The tree is NULL or live, and no other call changes it; `out` is NULL or valid.
+ */
+enum overbank_status overbank_tree_info(const struct overbank_tree *tree,
+                                        struct overbank_tree_info *out);
 
 #ifdef __cplusplus
 }  // extern "C"

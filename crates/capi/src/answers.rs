@@ -26,47 +26,43 @@ pub(crate) struct Sought {
     pub(crate) tickets: *mut overbank_aside_ticket,
 }
 
-impl Sought {
-    /// Refuses arrays that share memory.
-    #[inline(always)]
-    fn apart<const K: usize, const V: usize>(&self) -> Result<(), Failure> {
-        let Self { keys, count, values, found, tickets } = *self;
-        if count == 0 {
-            return Ok(());
-        }
-        fits(keys.cast::<Key<K>>(), count, "keys")?;
-        fits(values.cast::<[u64; V]>(), count, "values")?;
-        fits(found, count, "found")?;
-        let with_tickets = if tickets.is_null() { 0 } else { count };
-        if with_tickets > 0 {
-            fits(tickets, count, "tickets")?;
-        }
-        // None is so long that this overflows, as just seen, but one may lie at the end of memory.
-        let arrays = [
-            (keys.addr(), count * size_of::<Key<K>>()),
-            (values.addr(), count * size_of::<[u64; V]>()),
-            (found.addr(), count),
-            (tickets.addr(), with_tickets * size_of::<overbank_aside_ticket>()),
-        ]
-        .map(|(start, bytes)| (start, start.saturating_add(bytes)));
-        let meet = |a: usize, b: usize| (arrays[a].0 < arrays[b].1) & (arrays[b].0 < arrays[a].1);
-        let any = PAIRS.iter().fold(false, |any, &(a, b)| any | meet(a, b));
-        if any { Err(overlap(PAIRS.into_iter().find(|&(a, b)| meet(a, b)))) } else { Ok(()) }
-    }
+/// The same as slices.
+pub(crate) struct Places<'a, const K: usize, const V: usize> {
+    pub(crate) keys: &'a [Key<K>],
+    pub(crate) values: &'a mut [[u64; V]],
+    pub(crate) found: &'a mut [u8],
+    /// As many as keys, or none.
+    pub(crate) tickets: &'a mut [overbank_aside_ticket],
 }
 
-/// Every two of the arrays of a lookup.
-const PAIRS: [(usize, usize); 6] = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
-
-#[cold]
-fn overlap(pair: Option<(usize, usize)>) -> Failure {
-    let name = |at: usize| ["keys", "values", "found", "tickets"][at];
-    let (a, b) = pair.unwrap_or_default();
-    Failure::invalid(format_args!(
-        "{} and {} overlap: each array needs its memory",
-        name(a),
-        name(b)
-    ))
+impl Sought {
+    /// Refuses arrays that cannot be, or that share memory.
+    ///
+    /// # Safety
+    /// The pointers are NULL or valid for `count` keys.
+    #[inline(always)]
+    pub(crate) unsafe fn places<'a, const K: usize, const V: usize>(
+        &self,
+    ) -> Result<Places<'a, K, V>, Failure> {
+        let Self { keys, count, values, found, tickets } = *self;
+        let with_tickets = if tickets.is_null() { 0 } else { count };
+        let (keys, values) = (keys.cast::<Key<K>>(), values.cast::<[u64; V]>());
+        apart(&[
+            ("keys", extent(keys, count, "keys")?),
+            ("values", extent(values, count, "values")?),
+            ("found", extent(found, count, "found")?),
+            ("tickets", extent(tickets, with_tickets, "tickets")?),
+        ])?;
+        // SAFETY: the caller's promise, and no two share memory.
+        unsafe {
+            Ok(Places {
+                keys: elements(keys, count, "keys")?,
+                values: places(values, count, "values")?,
+                found: places(found, count, "found")?,
+                tickets: places(tickets, with_tickets, "tickets")?,
+            })
+        }
+    }
 }
 
 /// # Safety
@@ -77,17 +73,8 @@ pub(crate) unsafe fn lookup<const K: usize, const V: usize>(
     number: u64,
     sought: &Sought,
 ) -> Result<(), Failure> {
-    sought.apart::<K, V>()?;
-    let Sought { keys, count, values, found, tickets } = *sought;
-    // SAFETY: the caller's promise, and no two share memory.
-    let (keys, values, found, tickets) = unsafe {
-        (
-            elements(keys.cast::<Key<K>>(), count, "keys")?,
-            places(values.cast::<[u64; V]>(), count, "values")?,
-            places(found, count, "found")?,
-            places(tickets, if tickets.is_null() { 0 } else { count }, "tickets")?,
-        )
-    };
+    // SAFETY: the caller's promise.
+    let Places { keys, values, found, tickets } = unsafe { sought.places::<K, V>() }?;
     if let ([key], [value], [found]) = (keys, &mut *values, &mut *found) {
         *found = say(&table.get(*key), value, tickets.first_mut(), number);
         return Ok(());

@@ -352,6 +352,48 @@ pub(crate) unsafe fn places<'a, T>(
     Ok(unsafe { std::slice::from_raw_parts_mut(pointer, count) })
 }
 
+/// Returns where elements begin and end. NULL is right for none.
+#[inline(always)]
+pub(crate) fn extent<T>(
+    pointer: *const T,
+    count: usize,
+    name: &str,
+) -> Result<(usize, usize), Failure> {
+    if count == 0 {
+        return Ok((0, 0));
+    }
+    fits(pointer, count, name)?;
+    // Not so many that this overflows, but they may lie at the end of memory.
+    Ok((pointer.addr(), pointer.addr().saturating_add(count * size_of::<T>())))
+}
+
+/// Refuses arrays of which two share memory.
+#[inline(always)]
+pub(crate) fn apart<const N: usize>(arrays: &[(&str, (usize, usize)); N]) -> Result<(), Failure> {
+    let meet = |a: usize, b: usize| {
+        let (a, b) = (arrays[a].1, arrays[b].1);
+        (a.0 < b.1) & (b.0 < a.1)
+    };
+    let any = pairs(N).fold(false, |any, (a, b)| any | meet(a, b));
+    let pair = || pairs(N).find(|&(a, b)| meet(a, b)).unwrap_or_default();
+    if any { Err(overlap(pair(), |at| arrays[at].0)) } else { Ok(()) }
+}
+
+/// Every two of so many.
+#[inline(always)]
+fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..count).flat_map(move |b| (0..b).map(move |a| (a, b)))
+}
+
+#[cold]
+fn overlap<'a>((a, b): (usize, usize), name: impl Fn(usize) -> &'a str) -> Failure {
+    Failure::invalid(format_args!(
+        "{} and {} overlap: each array needs its memory",
+        name(a),
+        name(b)
+    ))
+}
+
 /// Returns a text of C.
 ///
 /// # Safety

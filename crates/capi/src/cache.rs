@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use overbank::cache::{
-    BURST, CacheError, Config, Design, DynCache, Inserted, LayoutKind, ValueTooWide,
+    BURST, CacheError, Config, Counters, Design, DynCache, Inserted, LayoutKind, ValueTooWide,
 };
 use overbank::hash::Hash64;
 
@@ -64,6 +64,22 @@ pub struct overbank_cache_counters {
     pub evictions: u64,
     /// Entries removed, by overbank_cache_erase and overbank_cache_clear.
     pub removals: u64,
+}
+
+impl From<&Counters> for overbank_cache_counters {
+    fn from(counters: &Counters) -> Self {
+        let &Counters {
+            lookups,
+            hits,
+            false_positives,
+            inserts,
+            replacements,
+            evictions,
+            removals,
+            ..
+        } = counters;
+        Self { lookups, hits, false_positives, inserts, replacements, evictions, removals }
+    }
 }
 
 /// What a cache is and holds.
@@ -216,21 +232,7 @@ pub unsafe extern "C" fn overbank_cache_counters(
     out: *mut overbank_cache_counters,
 ) -> overbank_status {
     // SAFETY: the caller's promise.
-    unsafe {
-        Cache::tell(cache, out, |cache| {
-            let counters = cache.counters();
-
-            Ok(overbank_cache_counters {
-                lookups: counters.lookups,
-                hits: counters.hits,
-                false_positives: counters.false_positives,
-                inserts: counters.inserts,
-                replacements: counters.replacements,
-                evictions: counters.evictions,
-                removals: counters.removals,
-            })
-        })
-    }
+    unsafe { Cache::tell(cache, out, |cache| Ok(cache.counters().into())) }
 }
 
 /// Sets what the cache has counted to zero; entries stay.

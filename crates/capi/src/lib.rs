@@ -12,6 +12,7 @@
 //!                 overbank_aside_*      aside.rs       what both share
 //!                                       answers.rs     lookups and fills of both
 //!                                       meter.rs       what they cost
+//!                 overbank_tree_*       tree.rs        ─▶ overbank::lookaside::Tree
 //!                 status, messages      border.rs
 //! ```
 //!
@@ -42,6 +43,7 @@ mod hash;
 mod meter;
 mod partition;
 mod sketch;
+mod tree;
 mod versioned;
 mod view;
 
@@ -56,5 +58,6 @@ pub use hash::*;
 pub use meter::*;
 pub use partition::*;
 pub use sketch::*;
+pub use tree::*;
 pub use versioned::*;
 pub use view::*;

@@ -23,6 +23,7 @@ fn the_header_is_that_of_the_code() {
         "versioned",
         "view",
         "commit",
+        "tree",
     ];
     let builder =
         files.iter().fold(cbindgen::Builder::new().with_config(config), |builder, file| {

@@ -185,7 +185,7 @@ pkg-config --modversion overbank; pkg-config --libs overbank; pkg-config --stati
             "examples",
             "are built through pkg-config and run",
             "cp -r /usr/share/doc/liboverbank-dev/examples /tmp/c; cd /tmp/c; make all l2fwd
-./burst; ./fib; ./aside; ldd burst",
+./burst; ./fib; ./aside; ./hints; ldd burst",
             &["packets found", "readers are right", "answers are right", SONAME],
         ),
         (
@@ -209,13 +209,13 @@ pkg-config --modversion overbank; pkg-config --libs overbank; pkg-config --stati
         let alone = Root::new("alone", "")?;
         let before = alone.files("overbank")?;
         alone.take(library)?;
-        for program in ["burst", "fib", "aside"] {
+        for program in ["burst", "fib", "aside", "hints"] {
             alone.take(&with_gcc.path().join("tmp/c").join(program))?;
         }
         let said = alone.run(
             "apt-get install --yes --no-install-recommends ./liboverbank1_*.deb
-/burst; /fib; /aside
-apt-get purge --yes liboverbank1; rm /liboverbank1_*.deb /burst /fib /aside",
+/burst; /fib; /aside; /hints
+apt-get purge --yes liboverbank1; rm /liboverbank1_*.deb /burst /fib /aside /hints",
         )?;
         says(&said, &["packets found", "readers are right", "answers are right"])?;
         left(&before, &alone.files("overbank")?)

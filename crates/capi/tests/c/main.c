@@ -21,5 +21,6 @@ int main(int count, char **arguments)
 	test_copies();
 	test_copies_gate();
 	test_versioned();
+	test_tree();
 	return 0;
 }

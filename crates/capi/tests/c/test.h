@@ -93,5 +93,6 @@ void test_sketch(void);
 void test_copies(void);
 void test_copies_gate(void);
 void test_versioned(void);
+void test_tree(void);
 
 #endif
