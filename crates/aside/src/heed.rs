@@ -341,19 +341,25 @@ impl<K: Fixed, V: Fixed> ReadTable<'_, K, V> {
         &self,
         keys: impl RangeBounds<K>,
     ) -> Result<impl Iterator<Item = Result<(K, V), Error>>, Error> {
-        let (first, last) = bounds(&keys);
-        let range = (bytes(&first), bytes(&last));
-        let found = self.table.database.range(self.transaction, &range)?;
-        Ok(found.map(|pair| {
-            let (key, value) = pair?;
-            Ok((read(key)?, read(value)?))
-        }))
+        range(&self.table.database, self.transaction, bounds(&keys))
     }
 }
 
 fn read<T: Fixed>(bytes: &[u8]) -> Result<T, Error> {
     let length = |_| Error::Length { found: bytes.len(), wanted: size_of::<T>() };
     T::read_from_bytes(bytes).map_err(length)
+}
+
+fn range<'txn, K: Fixed, V: Fixed>(
+    database: &Database<Bytes, Bytes>,
+    transaction: &'txn RoTxn<'_, WithoutTls>,
+    (first, last): (Bound<K>, Bound<K>),
+) -> Result<impl Iterator<Item = Result<(K, V), Error>> + use<'txn, K, V>, Error> {
+    let found = database.range(transaction, &(bytes(&first), bytes(&last)))?;
+    Ok(found.map(|pair| {
+        let (key, value) = pair?;
+        Ok((read(key)?, read(value)?))
+    }))
 }
 
 fn bounds<K: Fixed>(keys: &impl RangeBounds<K>) -> (Bound<K>, Bound<K>) {
@@ -409,6 +415,19 @@ impl Write<'_> {
         value(&table.database, &self.transaction, key)
     }
 
+    /// Returns keys and values in the order of their bytes, with the changes of this transaction.
+    ///
+    /// # Errors
+    /// LMDB failed, or the handle is another environment's.
+    pub fn range<K: Fixed, V: Fixed>(
+        &self,
+        table: &Table<K, V>,
+        keys: impl RangeBounds<K>,
+    ) -> Result<impl Iterator<Item = Result<(K, V), Error>>, Error> {
+        self.db.check(table)?;
+        range(&table.database, &self.transaction, bounds(&keys))
+    }
+
     /// Gives a key a value.
     ///
     /// # Errors
@@ -459,6 +478,17 @@ impl Write<'_> {
         let deleted = table.database.delete_range(&mut self.transaction, &range);
         self.dirty |= !matches!(deleted, Ok(0));
         Ok(deleted?)
+    }
+
+    /// Removes all keys. The commit clears the look-aside table.
+    ///
+    /// # Errors
+    /// LMDB failed, or the handle is another environment's.
+    pub fn clear<K: Fixed, V: Fixed>(&mut self, table: &Table<K, V>) -> Result<(), Error> {
+        self.db.check(table)?;
+        self.dirty = true;
+        self.changes.all(&table.handle);
+        Ok(table.database.clear(&mut self.transaction)?)
     }
 
     /// Commits. After it returned, no lookup of the newest state sees an older value.

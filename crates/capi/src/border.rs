@@ -363,7 +363,7 @@ pub(crate) fn extent<T>(
         return Ok((0, 0));
     }
     fits(pointer, count, name)?;
-    // Not so many that this overflows, but they may lie at the end of memory.
+    // Their length does not overflow, as just seen, but they may lie at the end of memory.
     Ok((pointer.addr(), pointer.addr().saturating_add(count * size_of::<T>())))
 }
 
@@ -379,7 +379,7 @@ pub(crate) fn apart<const N: usize>(arrays: &[(&str, (usize, usize)); N]) -> Res
     if any { Err(overlap(pair(), |at| arrays[at].0)) } else { Ok(()) }
 }
 
-/// Every two of so many.
+/// Every two of a number.
 #[inline(always)]
 fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).flat_map(move |b| (0..b).map(move |a| (a, b)))

@@ -85,6 +85,22 @@ fn panics<I: Update<u64, u64>>(aside: &Aside<I, u64, u64>, _: &mut Tree, choices
     assert!((0..100).any(|_| hits()));
 }
 
+/// Many keys in one step.
+fn many<I: Index<u64, u64>>(aside: &Aside<I, u64, u64>, twin: &mut Tree, choices: &mut Choices) {
+    let (first, value, removed) = (choices.key(), choices.value(), choices.below(3));
+    aside.change(|index| {
+        for key in first..first + 8 {
+            match key % 3 == u64::from(removed) {
+                true => assert_eq!(index.remove(&key), twin.remove(&key)),
+                false => {
+                    index.insert(key, value + key);
+                    twin.insert(key, value + key);
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn btreemap() {
     /// Changes a range, and sometimes panics half way.
@@ -103,12 +119,12 @@ fn btreemap() {
         remove(twin);
         assert!(aside.read(|map| map == twin));
     }
-    twin(|| Locked::new(Tree::new()), &[update, panics, range]);
+    twin(|| Locked::new(Tree::new()), &[update, panics, many, range]);
 }
 
 #[test]
 fn hashmap() {
-    twin(|| Locked::new(Hash::new()), &[update, panics]);
+    twin(|| Locked::new(Hash::new()), &[update, panics, many]);
 }
 
 #[test]
@@ -118,7 +134,7 @@ fn skipmap() {
         assert!(aside.range(first..).eq(twin.range(first..).map(|(key, value)| (*key, *value))));
         assert_eq!((aside.len(), aside.is_empty()), (twin.len(), twin.is_empty()));
     }
-    twin(SkipMap::new, &[range]);
+    twin(SkipMap::new, &[many, range]);
 }
 
 #[test]
@@ -130,7 +146,7 @@ fn congee() {
         let expected = twin.range(first..end).take(10).map(|(key, value)| (*key, *value));
         assert!(found[..count].iter().copied().eq(expected), "{found:?}");
     }
-    twin(congee::Tree::default, &[update, range]);
+    twin(congee::Tree::default, &[update, many, range]);
 }
 
 /// A gate without costs gets them from a timer, whatever they are.

@@ -156,7 +156,15 @@ impl Store for Lmdb {
         write.delete(&self.tables[table], key).expect("written")
     }
     fn delete_from(&self, write: &mut heed::Write<'_>, table: usize, first: u64) {
-        write.delete_range(&self.tables[table], first..).expect("written");
+        let table = &self.tables[table];
+        if first == 0 {
+            write.clear(table).expect("written");
+        } else {
+            write.delete_range(table, first..).expect("written");
+        }
+        let left = write.range::<u64, u64>(table, ..).expect("read");
+        let left: Vec<u64> = left.map(|pair| pair.expect("read").0).collect();
+        assert!(left.is_sorted() && left.iter().all(|&key| key < first), "{left:?}");
     }
     fn commit(&self, write: heed::Write<'_>) {
         write.commit().expect("committed");

@@ -131,7 +131,7 @@ int main(void)
 			fprintf(stderr, "burst %llu: the answers differ\n", (unsigned long long)round);
 			return 1;
 		}
-		if (round % 100 == 0) {         /* Places shift. */
+		if (round % 1000 == 0) {         /* Places shift. */
 			uint64_t key = overbank_mix(KEYS + KEYS / 50 + round);
 			insert(key, round);
 			must(overbank_tree_insert(tree, &key, &round));
