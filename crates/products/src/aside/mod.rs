@@ -42,10 +42,10 @@ use std::sync::atomic::AtomicBool;
 /// Timed operations of a turn.
 pub const OPERATIONS: usize = 200_000;
 /// Operations that warm a table up: this many, or as many for each entry, whichever is more. One
-/// that is kept gets that more than once: hits rise until some 30 lookups an entry have come.
+/// that is kept gets more: hits rise until some 30 lookups an entry have come.
 pub const WARM: usize = 150_000;
 const WARM_PER_ENTRY: usize = 6;
-const KEPT_WARMS: usize = 4;
+const KEPT_WARM_PER_ENTRY: usize = 24;
 /// Lookups through a table before the first round, until its timer has measured both ways.
 pub const SETTLE: u64 = Meter::SETTLED;
 /// Bytes of a key beside the index: in the list of all, and in the law that draws it.
@@ -417,15 +417,15 @@ impl Run<'_> {
         found: &mut Vec<(Turn, Turn)>,
     ) -> Result<(), AsideError> {
         let Plan { warm, settle, operations, rounds, .. } = *self.plan;
-        let warm = entries.saturating_mul(WARM_PER_ENTRY).max(warm).max(settle as usize);
+        let first = entries.saturating_mul(WARM_PER_ENTRY);
+        let rest = entries.saturating_mul(KEPT_WARM_PER_ENTRY - WARM_PER_ENTRY);
         index.lend(Some((config, timer)), &mut |Sides { mut alone, aside }| {
             let Some(mut aside) = aside else { return Ok(()) };
             self.show("warming up", 0);
+            aside.warm(&mut self.work(first.max(warm).max(settle as usize), 0))?;
             // One that has stepped aside by then does not fill.
-            for nth in 0..KEPT_WARMS {
-                if nth == 0 || aside.is_open() {
-                    aside.warm(&mut self.work(warm, 0))?;
-                }
+            if aside.is_open() {
+                aside.warm(&mut self.work(rest, 0))?;
             }
             let start = self.stream.clone();
             alone.warm(&mut self.work(self.plan.warm, 0))?;

@@ -101,8 +101,8 @@ fn a_file_is_the_same_for_all_in_a_round() {
     let (silent, mut found) = (&mut |_: &str, _| {}, Vec::new());
     let mut run = Run { plan: &plan, stream: &mut stream, stop: &stop, progress: silent };
     run.reading(on, 100, &mut found).expect("measured");
-    // The warm-up, and of each round two parts, as many operations before as in them.
-    let gone = plan.warm + found.len() * 2 * 2 * plan.operations;
+    // The warm-up, in two steps, and of each round two parts, as many operations before as in them.
+    let gone = plan.warm + 100 * 18 + found.len() * 2 * 2 * plan.operations;
     assert_eq!(stream.next(1)[0].key, gone as u64);
 }
 
