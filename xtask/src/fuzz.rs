@@ -60,6 +60,7 @@ const TARGETS: &[Target] = &[
     Target::new("requests", 512),
     Target::new("pfcp", 512),
     Target::new("device", 1024),
+    Target::new("key_files", 1024),
     Target::new("kv_agent", 1024),
     Target::new("tree_ops", 1024),
 ];
@@ -78,7 +79,7 @@ pub struct Options {
     seconds: u64,
     /// One target: extract, bridge, edit, rules, capture, cache_ops, lookaside, fib_image,
     /// partition_image, partition_deltas, openflow, settings, port_specs, queries, sessions,
-    /// documents, gtpu, stores, requests, pfcp, device, kv_agent, tree_ops
+    /// documents, gtpu, stores, requests, pfcp, device, key_files, kv_agent, tree_ops
     /// [default: all]
     target: Option<String>,
 }
