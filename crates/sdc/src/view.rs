@@ -1,0 +1,31 @@
+//! What lies in a set of the LLC: for a page that draws it.
+
+use serde::{Deserialize, Serialize};
+
+/// A way of an LLC set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WayView {
+    Empty,
+    Ordinary {
+        /// Address / 64.
+        line: u64,
+        modified: bool,
+    },
+    Sdc {
+        process: u8,
+        /// Number of the family within the set.
+        family: u32,
+        slots: [SlotView; 8],
+    },
+}
+
+/// An 8-byte slot of an SDC line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotView {
+    pub valid: bool,
+    /// The value continues in the next slot.
+    pub sequence: bool,
+    pub reference: bool,
+    /// This slot's bits of the value's sub-tag.
+    pub sub_tag: u8,
+}
