@@ -229,7 +229,7 @@ pub enum Refused {
 }
 
 impl Level {
-    fn check(&self, level: &'static str) -> Result<(), Refused> {
+    pub(crate) fn check(&self, level: &'static str) -> Result<(), Refused> {
         let Level { bytes, ways, .. } = *self;
         if !(1..=WAYS_MAX).contains(&ways) {
             return Err(Refused::Ways { level, ways });
@@ -280,7 +280,7 @@ impl Shape {
 }
 
 impl SdcShape {
-    fn check(&self, ways: u32) -> Result<(), Refused> {
+    pub(crate) fn check(&self, ways: u32) -> Result<(), Refused> {
         if ways > SDC_WAYS_MAX {
             return Err(Refused::SdcWays(ways));
         }
