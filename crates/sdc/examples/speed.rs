@@ -5,14 +5,16 @@
 
 use std::time::Instant;
 
-use overbank_sdc::{Machine, Random, Shape};
+use overbank_sdc::{Machine, Shape};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
 
 const LOOKUPS: usize = 500_000;
 const KEYS: usize = 1_500_000;
 
-fn lookup(machine: &mut Machine, random: &mut Random, value: &mut [u64; 1]) {
+fn lookup(machine: &mut Machine, random: &mut Pcg64, value: &mut [u64; 1]) {
     // Log-uniform: each doubling of the rank is drawn alike, near Zipf's law with θ = 1.
-    let rank = (KEYS as f64).powf(random.below(1 << 30) as f64 / (1 << 30) as f64) as u64;
+    let rank = (KEYS as f64).powf(random.random_range(0.0..1.0)) as u64;
     let key = rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % KEYS as u64;
     let item = (1 << 40) + key * 576;
     if !machine.sdc_lookup(0, key, value) {
@@ -58,13 +60,13 @@ fn main() {
     ];
     for (name, shape) in &shapes {
         report(name, shape, |machine| {
-            let (mut random, mut value) = (Random::new(1), [0]);
+            let (mut random, mut value) = (Pcg64::seed_from_u64(1), [0]);
             (0..LOOKUPS).for_each(|_| lookup(machine, &mut random, &mut value));
         });
     }
     report("random", &shapes[0].1, |machine| {
-        let mut random = Random::new(1);
-        (0..5_000_000).for_each(|_| machine.load(random.below(1 << 27) as u64 * 8, 8));
+        let mut random = Pcg64::seed_from_u64(1);
+        (0..5_000_000).for_each(|_| machine.load(random.random_range(0..1u64 << 27) * 8, 8));
     });
     report("sequential", &shapes[0].1, |machine| {
         (0..50_000_000u64).for_each(|i| machine.store(8 * i, 8));

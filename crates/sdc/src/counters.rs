@@ -79,8 +79,6 @@ pub struct SdcCounters {
     pub refused: u64,
     /// `compared[f]`: lookups that compared the sub-tags of f values (for `sdc13`'s formula).
     pub compared: [u64; 9],
-    /// Values with an equal sub-tag, over all lookups.
-    pub candidates: u64,
     /// Values put into an invalid slot of the family.
     pub placed_free: u64,
     /// Values for which a line of the set joined the family.

@@ -30,9 +30,14 @@ pub const GAPS: &[Gap] = &[
                equal sub-tags of every size, so that no key has two values",
     },
     Gap {
+        name: "choice",
+        text: "the paper chooses at random between slots with equal sub-tags; there are never two, \
+               since an insert clears its equals",
+    },
+    Gap {
         name: "order in a family",
-        text: "wherever a family's lines are taken in some order (free slots, CLOCK, candidates), \
-               it is LRU's, least recently used first; CLOCK keeps no hand, which would take bits",
+        text: "a free slot is looked for, and CLOCK goes around, in LRU's order, least recently \
+               used line first; CLOCK keeps no hand, which would take bits",
     },
     Gap {
         name: "reference",

@@ -56,7 +56,7 @@ impl Machine {
         let cache = |level: &Level| Cache::new(level.sets(), level.ways as usize);
         let first = shape.l1.as_ref().unwrap_or(&shape.llc);
         let slots = first.sets() * first.ways as usize * 8;
-        let sdc = |sdc| Sdc::new(&shape.llc, sdc, shape.seed);
+        let sdc = |sdc| Sdc::new(&shape.llc, sdc);
         Ok(Machine {
             recent: NONE,
             recent_modified: false,

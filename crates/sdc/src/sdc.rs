@@ -14,7 +14,6 @@ use crate::{
     address::{Widths, hash64shift},
     cache::{Cache, EMPTY, EXTENSION},
     counters::SdcCounters,
-    random::Random,
     shape::LINE,
 };
 
@@ -50,7 +49,6 @@ pub(crate) struct Sdc {
     family_max: usize,
     lines: Vec<Line>,
     words: Vec<u64>,
-    random: Random,
 }
 
 fn mask(at: usize, slots: usize) -> u8 {
@@ -92,7 +90,7 @@ impl Line {
 
 impl Sdc {
     /// Returns SDC without values. Fails if it cannot be built.
-    pub fn new(llc: &Level, shape: &SdcShape, seed: u64) -> Result<Sdc, Refused> {
+    pub fn new(llc: &Level, shape: &SdcShape) -> Result<Sdc, Refused> {
         let lines = (llc.bytes / LINE) as usize;
         Ok(Sdc {
             widths: Widths::new(llc, shape)?,
@@ -100,7 +98,6 @@ impl Sdc {
             family_max: shape.family as usize,
             lines: vec![Line::default(); lines],
             words: vec![0; lines * SLOTS],
-            random: Random::new(seed),
         })
     }
 
@@ -148,30 +145,24 @@ impl Sdc {
         let wanted = self.wanted(process, key);
         let slots = value.len();
         let first = wanted.slot & !(slots - 1);
-        let mut compared = 0;
-        let mut candidates = Family { at: [0; SLOTS], len: 0 };
+        let (mut compared, mut found) = (0, None);
         for &at in self.family(cache, &wanted).lines() {
             let line = &self.lines[at];
             if line.size(first) == slots {
                 compared += 1;
                 if line.equal(first, slots, wanted.sub_tags) {
-                    candidates.at[candidates.len] = at;
-                    candidates.len += 1;
+                    // The only one: an insert clears its equals.
+                    found = Some(at);
                 }
             }
         }
         counters.compared[compared] += 1;
-        counters.candidates += candidates.len as u64;
-        let chosen = match candidates.len {
-            0 => return None,
-            1 => candidates.at[0],
-            n => candidates.coldest_first(cache)[self.random.below(n)],
-        };
+        let at = found?;
         counters.hits += 1;
-        let from = chosen * SLOTS + first;
+        let from = at * SLOTS + first;
         value.copy_from_slice(&self.words[from..from + slots]);
-        self.lines[chosen].reference |= mask(first, slots);
-        cache.touch(chosen);
+        self.lines[at].reference |= mask(first, slots);
+        cache.touch(at);
         Some(from)
     }
 

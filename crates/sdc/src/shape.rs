@@ -43,7 +43,7 @@ pub struct Shape {
     /// Counts accesses to each 8-byte slot of each line of the first level
     /// ([`Machine::heat`](crate::Machine::heat)). Slower.
     pub heat: bool,
-    /// Seed of the random choice between candidates of a lookup.
+    /// Seed of the program that runs here, for its record. The machine draws no random numbers.
     pub seed: u64,
 }
 
