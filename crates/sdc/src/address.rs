@@ -54,7 +54,9 @@ pub struct Widths {
 /// Where a key belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// Slot of the line; 0 where a line has one slot.
     pub slot: u32,
+    /// Set of the LLC.
     pub set: u32,
     /// Line of the shard within the set: below the ways.
     pub line: u32,

@@ -68,7 +68,7 @@ impl Cache {
         self.stamps[at] = self.now;
     }
 
-    /// As [`Cache::touch`]; marks an ordinary line as modified if `modified`.
+    /// Touches an ordinary line, and marks it as modified if `modified`.
     #[inline]
     pub fn touch_ordinary(&mut self, at: usize, modified: bool) {
         self.tags[at] |= u64::from(modified);

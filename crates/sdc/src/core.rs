@@ -30,8 +30,11 @@ pub const DRAIN_CYCLES: u64 = 40;
 /// Cycles of a run by mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
+    /// By [`Mode::Blocking`].
     pub blocking: f64,
+    /// By [`Mode::Overlap`].
     pub overlap: f64,
+    /// By [`Mode::AsEvaluated`].
     pub as_evaluated: f64,
 }
 
@@ -84,7 +87,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Adds the wait of a miss: the `access`-th of the run, of a line, of so many 1/1024 cycles.
+    /// Adds the wait of a miss, in 1/1024 cycles. `access` is its number in the run.
     #[inline]
     pub fn miss(&mut self, rule: &OverlapShape, access: u64, line: u64, wait: u64) {
         self.waited += wait;

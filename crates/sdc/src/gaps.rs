@@ -3,7 +3,9 @@
 /// A decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
+    /// What is decided, in a word or two.
     pub name: &'static str,
+    /// The decision.
     pub text: &'static str,
 }
 

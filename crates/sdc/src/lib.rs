@@ -11,6 +11,8 @@
 //! - `cache`, `sdc`, `tlb`, `dram`, `core` (time): the parts; [`Machine`]: the whole.
 //! - [`address`]: from keys to places, and longer keys to 64 bits. [`bits`]: what SDC costs.
 
+#![warn(missing_docs)]
+
 pub mod address;
 pub mod bits;
 mod cache;

@@ -20,8 +20,8 @@ const NONE: u64 = u64::MAX;
 
 /// One core with L1, LLC and SDC, TLB and DRAM.
 ///
-/// Addresses are taken for physical ones. The stack, instructions and prefetchers are the
-/// program's and the record's business ([`GAPS`](crate::GAPS)).
+/// Addresses serve as physical ones. Fetches of instructions and prefetchers are not modelled
+/// ([`GAPS`](crate::GAPS)).
 pub struct Machine {
     /// The line of the last access if it is the first level's most recent line; [`NONE`] otherwise.
     recent: u64,
@@ -103,7 +103,7 @@ impl Machine {
         self.lines(address, last, store);
     }
 
-    /// An access to each line from one byte to another.
+    /// Accesses each line from one byte to another.
     #[inline(never)]
     fn lines(&mut self, address: u64, last: u64, store: bool) {
         for line in address >> 6..=last >> 6 {
@@ -123,7 +123,7 @@ impl Machine {
         }
     }
 
-    /// An access to a line. Returns where it lies now in the first level.
+    /// Accesses a line. Returns where it lies now in the first level.
     fn line(&mut self, line: u64, store: bool) -> usize {
         let page = line >> self.page_shift;
         let mut wait = if self.tlb.touch(page) { 0 } else { self.walk(page) };

@@ -275,11 +275,8 @@ impl Sdc {
             let value = mask(first, slots);
             if value & room != 0 {
                 let whole = value & !room == 0;
-                *(if whole {
-                    &mut counters.evicted.clock
-                } else {
-                    &mut counters.evicted.overwritten
-                }) += 1;
+                counters.evicted.clock += u64::from(whole);
+                counters.evicted.overwritten += u64::from(!whole);
                 line.clear(first, slots);
             }
         }

@@ -32,13 +32,16 @@ pub struct Shape {
     pub llc: Level,
     /// `None`: a regular machine.
     pub sdc: Option<SdcShape>,
+    /// Translations and walks.
     pub tlb: TlbShape,
+    /// Banks, rows and their latencies.
     pub dram: DramShape,
     /// Cycles a nanosecond.
     pub ghz: f64,
     /// Cycles of computing an access, besides its latency: from callgrind's count of instructions
     /// of the same code.
     pub base_cycles: f64,
+    /// Which misses wait together.
     pub overlap: OverlapShape,
     /// Counts accesses to each 8-byte slot of each line of the first level
     /// ([`Machine::heat`](crate::Machine::heat)). Slower.
@@ -52,6 +55,7 @@ pub struct Shape {
 pub struct Level {
     /// 64 × ways × a power of two.
     pub bytes: u64,
+    /// Lines of a set: 1 to 1024.
     pub ways: u32,
     /// Cycles that a lookup here adds.
     pub cycles: u32,
@@ -75,6 +79,7 @@ pub struct SdcShape {
 /// Translations of pages, and the walk after a miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlbShape {
+    /// Ways × a power of two.
     pub entries: u32,
     /// As many as `entries`: fully associative.
     pub ways: u32,
@@ -87,7 +92,9 @@ pub struct TlbShape {
 /// Memory behind the LLC; rows stay open.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DramShape {
+    /// A power of two, at most 4096.
     pub banks: u32,
+    /// A power of two, 64 to 1 MiB.
     pub row_bytes: u64,
     /// The bank's open row is the wanted one.
     pub hit_ns: f64,
@@ -187,7 +194,8 @@ impl DramShape {
     }
 }
 
-/// Why a shape cannot be built.
+/// Why a shape cannot be built; the message says what would be right.
+#[allow(missing_docs)] // Each one's message says it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refused {
     #[error("{level}: {bytes} bytes, {ways} ways: bytes must be 64 x ways x a power of two")]

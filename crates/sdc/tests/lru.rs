@@ -201,3 +201,68 @@ fn a_scan_misses_once_a_line_and_once_a_row() {
     assert_eq!((counters.dram.closed, counters.dram.conflicts), (8, rows - 8));
     assert_eq!(counters.dram.hits, bytes / 64 - rows);
 }
+
+/// Levels as lists of lines and whether they are modified, the most recently used one first.
+struct Lists {
+    levels: Vec<(Vec<Vec<(u64, bool)>>, usize)>,
+    misses: Vec<u64>,
+    writebacks: Vec<u64>,
+}
+
+impl Lists {
+    /// Touches a line in a level. One that is not there is read from below if it is not `written`
+    /// from above as a whole.
+    fn touch(&mut self, level: usize, line: u64, store: bool, written: bool) {
+        let Some((sets, ways)) = self.levels.get_mut(level) else { return };
+        let set = (line % sets.len() as u64) as usize;
+        let list = &mut sets[set];
+        let found = list.iter().position(|&(l, _)| l == line).map(|i| list.remove(i));
+        list.insert(0, (line, store || found.is_some_and(|(_, modified)| modified)));
+        let victim = if list.len() > *ways { list.pop() } else { None };
+        if found.is_none() && !written {
+            self.misses[level] += 1;
+            self.touch(level + 1, line, false, false);
+        }
+        if let Some((victim, true)) = victim {
+            self.writebacks[level] += 1;
+            self.touch(level + 1, victim, true, true);
+        }
+    }
+}
+
+#[test]
+fn modified_lines_are_written_when_lists_write_them() {
+    for with_l2 in [false, true] {
+        let level = |bytes, ways| Level { bytes, ways, cycles: 3 };
+        let l2 = with_l2.then(|| level(8 << 10, 4));
+        let (l1, llc) = (level(2 << 10, 8), level(24 << 10, 12));
+        let mut shape = Shape { l1: Some(l1), l2, llc, ..Shape::paper() };
+        shape.tlb.walk_levels = 0;
+        for (name, lines) in streams() {
+            let mut machine = Machine::new(&shape).unwrap();
+            let levels: Vec<_> = [Some(l1), l2, Some(llc)].into_iter().flatten().collect();
+            let sets = |l: &Level| vec![Vec::new(); (l.bytes / 64 / u64::from(l.ways)) as usize];
+            let mut lists = Lists {
+                levels: levels.iter().map(|l| (sets(l), l.ways as usize)).collect(),
+                misses: vec![0; levels.len()],
+                writebacks: vec![0; levels.len()],
+            };
+            let mut random = Pcg64::seed_from_u64(13);
+            for &line in &lines {
+                let store = random.random_range(0..3) == 0;
+                if store {
+                    machine.store(64 * line, 8)
+                } else {
+                    machine.load(64 * line, 8)
+                }
+                lists.touch(0, line, store, false);
+            }
+            let counters = machine.counters();
+            let of = |l1, l2, llc| if with_l2 { vec![l1, l2, llc] } else { vec![l1, llc] };
+            let misses = of(counters.l1.misses, counters.l2.misses, counters.llc.misses);
+            let written = counters.writebacks;
+            let written = of(written.l1, written.l2, written.llc);
+            assert_eq!((misses, written), (lists.misses, lists.writebacks), "{name}");
+        }
+    }
+}

@@ -186,9 +186,11 @@ fn walks_read_the_tables_through_the_llc() {
     let counters = machine.counters();
     assert_eq!((counters.walk.llc, counters.walk.dram, counters.tlb_misses), (4, 4, 2));
     assert_eq!(counters.llc.misses, 2, "walks are counted apart");
-    // A page 512 entries on needs a new leaf table's line only.
-    machine.load(512 * 4096, 8);
+    // Eight entries a line: the eighth table has its own leaf line, the ninth one of level 1 too.
+    machine.load(7 * 512 * 4096, 8);
     assert_eq!(machine.counters().walk.dram, 5);
+    machine.load(8 * 512 * 4096, 8);
+    assert_eq!(machine.counters().walk.dram, 7);
     // A wait is a walk's and the line's own.
     let before = machine.cycles(Mode::Blocking);
     machine.load(4096 * 2, 8);
