@@ -202,9 +202,12 @@ fn a_scan_misses_once_a_line_and_once_a_row() {
     assert_eq!(counters.dram.hits, bytes / 64 - rows);
 }
 
-/// Levels as lists of lines and whether they are modified, the most recently used one first.
+/// A set as a list of lines and whether they are modified, the most recently used one first.
+type Set = Vec<(u64, bool)>;
+
+/// Levels: their sets and ways.
 struct Lists {
-    levels: Vec<(Vec<Vec<(u64, bool)>>, usize)>,
+    levels: Vec<(Vec<Set>, usize)>,
     misses: Vec<u64>,
     writebacks: Vec<u64>,
 }
