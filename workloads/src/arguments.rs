@@ -82,7 +82,7 @@ pub struct Run {
     #[arg(long, conflicts_with = "ycsb")]
     pub keys: Option<Sequence>,
     /// Skew of Zipf's law
-    #[arg(long, default_value_t = 0.99)]
+    #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
     pub theta: f64,
     /// Seed of keys, orders and tables
     #[arg(long, default_value_t = 1)]

@@ -31,7 +31,7 @@ pub fn watched<R>(machine: &mut Machine, work: impl FnOnce() -> R) -> R {
 #[inline(always)]
 fn machine() -> Option<&'static mut Machine> {
     // SAFETY: the pointer is null or that of `watched`, whose caller has lent the machine until the
-    // pointer is null again; nobody else uses it meanwhile (head of this file).
+    // pointer is null again. The machine has one user meanwhile (head of this file).
     unsafe { MACHINE.load(Relaxed).as_mut() }
 }
 
