@@ -24,6 +24,7 @@ mod soak;
 mod steps;
 mod test;
 mod words;
+mod workloads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -92,6 +93,15 @@ enum Task {
         cargo xtask peers explosion -- --smoke           both under an attack, small\n  \
         cargo xtask peers gateway -- --sessions 1000     tunnels beside Open vSwitch, one size")]
     Peers(peers::Options),
+    /// Build the programs that run on the machine of the SDC paper, and run them
+    ///
+    /// As root, installs clang with apt-get if it is missing. Without arguments prints the path of
+    /// the program, below target/workloads/.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask workloads                            builds, prints the path\n  \
+        cargo xtask workloads -- list                    indexes and systems\n  \
+        cargo xtask workloads -- run --index lmdb --system sdc --subset 20000")]
+    Workloads(workloads::Options),
     /// Run the live switch under traffic, changing rules, flapping ports, dying controllers and
     /// faults
     ///
@@ -163,6 +173,7 @@ fn main() -> ExitCode {
         Task::Bench(options) => bench::run(&options),
         Task::Instructions(options) => instructions::run(&options),
         Task::Peers(options) => peers::run(&options),
+        Task::Workloads(options) => workloads::run(&options),
         Task::Soak(options) => soak::run(&options),
         Task::Faults(options) => faults::run(&options),
         Task::Coherence(options) => coherence::run(&options),

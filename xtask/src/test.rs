@@ -25,6 +25,7 @@ use crate::peers;
 use crate::root;
 use crate::steps::{self, Counts, Steps};
 use crate::words;
+use crate::workloads;
 
 /// Arguments of `test`.
 #[derive(Args)]
@@ -66,6 +67,8 @@ enum Step {
     Tests,
     /// The crate that measures what others have built: clippy, and its tests
     Peers,
+    /// The programs on the machine of the SDC paper: clippy, and their tests
+    Workloads,
     /// The Python package: built, installed in a virtual environment, tested there
     Python,
     /// Examples in the documentation
@@ -249,6 +252,7 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
                 ) & steps.command("clippy peers", &mut cargo(PEERS_CLIPPY))
                     & steps.tests("tests peers", &mut cargo(PEERS))
         }
+        Step::Workloads => workloads::check(steps, !options.no_install),
         Step::Python => python(steps, !options.no_install),
         Step::DocTests => steps.tests("doc tests", &mut cargo(DOC_TESTS)),
         Step::Doc => steps.command("doc", cargo(DOC).envs(deny)),

@@ -1,0 +1,292 @@
+//! The command line.
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use overbank_sdc::{Level, Shape};
+use overbank_watched::front::FalseHit;
+use overbank_watched::index::Kind;
+use overbank_watched::item::{Reading, WORD};
+use overbank_watched::store::{self, System};
+use serde_json::Value;
+
+use crate::keys::{ITEMS_MAX, Ycsb};
+
+/// Bytes of a cache line: what one read of a value touches.
+const LINE: usize = 64;
+/// Most bytes of a value.
+const VALUE_MAX: usize = 1 << 16;
+/// The cache of the paper's figure 1.
+const HEAT: Level = Level { bytes: 32 << 10, ways: 8, cycles: 3 };
+
+/// Runs indexes and look-aside tables on the simulated machine of the SDC paper
+#[derive(Parser)]
+#[command(name = "overbank-workloads", version)]
+#[command(after_help = "Examples:\n  \
+    overbank-workloads run --index lmdb --system sdc --subset 20000\n  \
+    overbank-workloads list --format json")]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run one point and print a JSON object
+    ///
+    /// Builds an index of --items items with the machine off, serves the warm-up, then counts while
+    /// it serves --lookups requests. Every answer is checked.
+    #[command(after_help = "Examples:\n  \
+        overbank-workloads run --index lmdb --system sdc --llc 3MB --subset 20000\n  \
+        overbank-workloads run --index hash --system slb --table 3MB --keys fresh\n  \
+        overbank-workloads run --index tree --system hints --set tlb.walk_levels=0\n  \
+        overbank-workloads run --index masstree --system sdc --ycsb B --value 64\n  \
+        overbank-workloads run --index bplus --heat --items 8000 --lookups 80000 --value 8\n  \
+        overbank-workloads run --index lmdb --system sdc --set sdc.family=2 \
+        --set sdc.sub_tag_bits=4")]
+    Run(Box<Run>),
+    /// List indexes and systems
+    #[command(after_help = "Example:\n  overbank-workloads list --format json")]
+    List(List),
+}
+
+#[derive(Args)]
+pub struct Run {
+    /// Index that every miss walks
+    #[arg(long)]
+    pub index: Kind,
+    /// What stands in front of it
+    #[arg(long, default_value = "regular")]
+    pub system: System,
+    /// Machine: the paper's (table 2), or one of today
+    #[arg(long, default_value = "paper")]
+    pub machine: Model,
+    /// Bytes of the last-level cache: 64 × its ways × a power of two [default: the machine's]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub llc: Option<u64>,
+    /// Sets a field of the machine's shape, as in the JSON that is printed; repeatable
+    #[arg(long = "set", value_name = "FIELD=VALUE")]
+    pub set: Vec<String>,
+    /// Items in the index
+    #[arg(long, default_value_t = 1_500_000)]
+    pub items: usize,
+    /// Items that are asked for [default: all]
+    #[arg(long)]
+    pub subset: Option<usize>,
+    /// Requests that are measured
+    #[arg(long, default_value_t = 1_000_000)]
+    pub lookups: usize,
+    /// Requests before [default: three times --lookups; with --ycsb a third of it]
+    #[arg(long, value_name = "REQUESTS")]
+    pub warmup: Option<usize>,
+    /// Whether the measured requests are those of the warm-up [default: replayed]
+    #[arg(long, conflicts_with = "ycsb")]
+    pub keys: Option<Sequence>,
+    /// Skew of Zipf's law
+    #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
+    pub theta: f64,
+    /// Seed of keys, orders and tables
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Mix of YCSB; always fresh, reads 8 of each 64 bytes of a value
+    #[arg(long, ignore_case = true)]
+    pub ycsb: Option<Ycsb>,
+    /// Bytes of a value, a multiple of 8
+    #[arg(long, default_value = "512", value_name = "BYTES", value_parser = bytes)]
+    pub value: u64,
+    /// First bytes of a value that a lookup reads, at most all [default: 64; with --ycsb, 8 of each
+    /// 64]
+    #[arg(long, value_name = "BYTES", value_parser = bytes, conflicts_with = "ycsb")]
+    pub read: Option<u64>,
+    /// Bytes of SLB, copies or hints [default: the last-level cache's]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub table: Option<u64>,
+    /// Buckets of the hash table, a power of two
+    #[arg(long, default_value_t = 1 << 21)]
+    pub buckets: u64,
+    /// What an SDC hit with another key does
+    #[arg(long, default_value = "through")]
+    pub false_hit: FalseHit,
+    /// Count accesses to each 8-byte slot of each line of one 32 KB 8-way cache (figure 1)
+    #[arg(long)]
+    pub heat: bool,
+}
+
+#[derive(Args)]
+pub struct List {
+    /// Format of the list
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// One name a line
+    Text,
+    /// One object
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Model {
+    /// 32 KB, 3 MB, DDR3-1600, 64-entry TLB, 2.5 GHz
+    Paper,
+    /// 32 KB, 1 MB, 32 MB, DDR5, 2048-entry TLB of huge pages, 4 GHz
+    Modern,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Sequence {
+    /// The paper's way: the sequence of the warm-up again
+    Replayed,
+    /// Others of the same distribution
+    Fresh,
+}
+
+impl Run {
+    /// Returns the machine's shape.
+    pub fn shape(&self) -> Result<Shape> {
+        let mut shape = match (self.machine, self.system) {
+            (Model::Paper, System::Sdc) => Shape::paper_sdc(),
+            (Model::Paper, _) => Shape::paper(),
+            (Model::Modern, System::Sdc) => Shape::modern_sdc(),
+            (Model::Modern, _) => Shape::modern(),
+        };
+        if self.heat {
+            (shape.l1, shape.l2, shape.llc, shape.heat) = (None, None, HEAT, true);
+        }
+        if let Some(llc) = self.llc {
+            shape.llc.bytes = llc;
+        }
+        let mut json = serde_json::to_value(&shape)?;
+        for set in &self.set {
+            set_field(&mut json, set)?;
+        }
+        let shape: Shape = serde_json::from_value(json).context("--set")?;
+        ensure!(
+            shape.sdc.is_some() == (self.system == System::Sdc),
+            "--set sdc: --system sdc has one, the other systems have none"
+        );
+        shape.check()?;
+        Ok(shape)
+    }
+
+    /// Returns what the store is built of.
+    pub fn store(&self, shape: &Shape) -> Result<store::Options> {
+        let limit = ITEMS_MAX / 2;
+        for (name, n) in [("--items", self.items), ("--lookups", self.lookups)] {
+            ensure!((1..=limit).contains(&n), "{name} {n}: must be between 1 and {limit}");
+        }
+        let warmup = self.warmup();
+        ensure!(warmup <= limit, "--warmup {warmup}: must be at most {limit}");
+        let subset = self.subset();
+        let items = self.items;
+        ensure!(
+            (1..=items).contains(&subset),
+            "--subset {subset}: must be between 1 and --items, which is {items}"
+        );
+        let theta = self.theta;
+        ensure!(theta.is_finite() && theta >= 0.0, "--theta {theta}: must be at least 0");
+        let value = self.value as usize;
+        if !value.is_multiple_of(WORD) || !(WORD..=VALUE_MAX).contains(&value) {
+            bail!("--value {value}: must be a multiple of {WORD} between {WORD} and {VALUE_MAX}");
+        }
+        let read = self.read.map_or(value.min(LINE), |read| read as usize);
+        if !read.is_multiple_of(WORD) || !(WORD..=value).contains(&read) {
+            bail!("--read {read}: must be a multiple of {WORD} between {WORD} and --value {value}");
+        }
+        let buckets = self.buckets;
+        if !buckets.is_power_of_two() || buckets > 1 << 30 {
+            bail!("--buckets {buckets}: must be a power of two of at most 2^30");
+        }
+        let table_bytes = self.table.unwrap_or(shape.llc.bytes);
+        ensure!(table_bytes <= 1 << 36, "--table {table_bytes}: must be at most 2^36");
+        let inserts = if self.ycsb == Some(Ycsb::D) { self.lookups + warmup } else { 0 };
+        Ok(store::Options {
+            index: self.index,
+            system: self.system,
+            items: items + inserts,
+            words: value / WORD,
+            reading: match self.ycsb {
+                None => Reading { words: read / WORD, stride: 1 },
+                Some(_) => Reading { words: value.div_ceil(LINE), stride: LINE / WORD },
+            },
+            buckets,
+            table_bytes: table_bytes as usize,
+            seed: self.seed,
+            false_hit: self.false_hit,
+        })
+    }
+
+    /// Returns the items that are asked for.
+    pub fn subset(&self) -> usize {
+        self.subset.unwrap_or(self.items)
+    }
+
+    /// Returns the requests before those that are measured.
+    pub fn warmup(&self) -> usize {
+        let usual =
+            if self.ycsb.is_some() { self.lookups / 3 } else { self.lookups.saturating_mul(3) };
+        self.warmup.unwrap_or(usual)
+    }
+
+    /// Returns whether the measured requests are those of the warm-up.
+    pub fn replayed(&self) -> bool {
+        self.ycsb.is_none() && self.keys.unwrap_or(Sequence::Replayed) == Sequence::Replayed
+    }
+}
+
+/// Sets `a.b` of an object by `a.b=VALUE`.
+fn set_field(json: &mut Value, set: &str) -> Result<()> {
+    let (path, value) = set
+        .split_once('=')
+        .with_context(|| format!("--set {set}: must be FIELD=VALUE, as llc.ways=16"))?;
+    let pointer = format!("/{}", path.replace('.', "/"));
+    let field = json.pointer_mut(&pointer).with_context(|| {
+        format!("--set {set}: no such field; the JSON that is printed has them all, as llc.ways")
+    })?;
+    *field = serde_json::from_str(value).with_context(|| {
+        format!("--set {set}: the value must be JSON, as 16, 2.5, true or null")
+    })?;
+    Ok(())
+}
+
+/// Reads a number of bytes: `4096`, `512KB`, `3MB`, `1GB`, with powers of 1024.
+fn bytes(text: &str) -> Result<u64, String> {
+    let upper = text.to_ascii_uppercase();
+    let (number, unit) = [("KB", 10), ("MB", 20), ("GB", 30), ("", 0)]
+        .into_iter()
+        .find_map(|(unit, shift)| Some((upper.strip_suffix(unit)?, shift)))
+        .unwrap_or((&upper, 0));
+    let number: Option<u64> = number.trim().parse().ok();
+    number
+        .and_then(|number| number.checked_mul(1 << unit))
+        .ok_or_else(|| "must be a number of bytes, as 4096, 512KB or 3MB".to_owned())
+}
+
+/// Prints the names.
+pub fn list(options: &List) {
+    fn names<T: ValueEnum>() -> Vec<String> {
+        let values = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+        values.map(|value| value.get_name().to_owned()).collect()
+    }
+    let lists = [("indexes", names::<Kind>()), ("systems", names::<System>())];
+    match options.format {
+        Format::Text => {
+            for (what, names) in lists {
+                println!("{what}: {}", names.join(" "));
+            }
+        }
+        Format::Json => {
+            let object: serde_json::Map<_, _> = lists
+                .map(|(what, names)| (what.to_owned(), Value::from(names)))
+                .into_iter()
+                .collect();
+            println!("{}", Value::Object(object));
+        }
+    }
+}
+
+/// Returns the name of a value of the command line.
+pub fn name<T: ValueEnum>(value: &T) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,108 @@
+//! The client: hands out requests and checks every answer. Not watched: a request arrives in
+//! registers.
+#![allow(unsafe_code)]
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use overbank_watched::item::{Reading, expected};
+use overbank_watched::outside::{Ask, Request};
+
+use crate::keys::{self, Op};
+
+static CLIENT: AtomicPtr<Client> = AtomicPtr::new(null_mut());
+
+/// The state of one run.
+pub struct Client {
+    ops: Vec<Op>,
+    next: usize,
+    /// Of each item, counted in updates.
+    versions: Vec<u32>,
+    reading: Reading,
+    /// Answers since the last [`Client::send`].
+    pub answered: u64,
+    /// Lookups that the system in front answered, since then.
+    pub hits: u64,
+    /// Lookups without an answer, since then.
+    pub nothing: u64,
+    /// Answers that are not what was inserted, since then.
+    pub wrong: u64,
+}
+
+impl Client {
+    /// Returns a client of a store of this many items, inserts included.
+    pub fn new(items: usize, reading: Reading) -> Self {
+        let versions = vec![0; items];
+        let (answered, hits, nothing, wrong) = (0, 0, 0, 0);
+        Self { ops: Vec::new(), next: 0, versions, reading, answered, hits, nothing, wrong }
+    }
+
+    /// Hands these requests to `serve`, which asks for them, and counts afresh.
+    pub fn send<R>(&mut self, ops: Vec<Op>, serve: impl FnOnce() -> R) -> R {
+        (self.ops, self.next) = (ops, 0);
+        (self.answered, self.hits, self.nothing, self.wrong) = (0, 0, 0, 0);
+        CLIENT.store(self, Relaxed);
+        let result = serve();
+        CLIENT.store(null_mut(), Relaxed);
+        result
+    }
+
+    fn request(&mut self) -> Request {
+        let Some(&op) = self.ops.get(self.next) else {
+            return Request { what: Ask::End as u64, key: 0 };
+        };
+        self.next += 1;
+        let version = &mut self.versions[op.item() as usize];
+        if op.ask() == Ask::Update {
+            *version += 1;
+        }
+        Request { what: op.ask() as u64 | u64::from(*version) << 2, key: keys::key(op.item()) }
+    }
+
+    fn check(&mut self, sum: u64) {
+        self.answered += 1;
+        let Some(&op) = self.next.checked_sub(1).and_then(|last| self.ops.get(last)) else {
+            return;
+        };
+        let version = self.versions[op.item() as usize].into();
+        if op.ask() == Ask::Read && sum != expected(keys::key(op.item()), version, self.reading) {
+            self.wrong += 1;
+        }
+    }
+}
+
+fn client() -> Option<&'static mut Client> {
+    // SAFETY: the pointer is null or that of `send`, which has the client until the pointer is null
+    // again. The process has one thread, and no function below calls another.
+    unsafe { CLIENT.load(Relaxed).as_mut() }
+}
+
+// SAFETY: the declaration in `watched/src/outside.rs` is the only other use of the name.
+#[unsafe(no_mangle)]
+extern "C" fn overbank_client_next() -> Request {
+    client().map_or(Request { what: Ask::End as u64, key: 0 }, Client::request)
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+extern "C" fn overbank_client_answer(sum: u64) {
+    if let Some(client) = client() {
+        client.check(sum);
+    }
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+extern "C" fn overbank_client_nothing() {
+    if let Some(client) = client() {
+        client.nothing += 1;
+    }
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+extern "C" fn overbank_client_hit() {
+    if let Some(client) = client() {
+        client.hits += 1;
+    }
+}

@@ -1,0 +1,95 @@
+//! The hooks: what the instrumented code calls at every load and store, and its SDC instructions.
+//!
+//! One pointer to the machine says whether the hooks are on. It is null but during a pass. The
+//! process has one thread ([`crate::fixed`]), and no hook runs inside another, because the machine
+//! is not instrumented: so the machine has one user at a time.
+#![allow(unsafe_code)]
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use overbank_sdc::Machine;
+
+static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
+/// Number of this process in the machine's SDC.
+const PROCESS: u8 = 0;
+
+/// Runs `work` with the hooks on.
+pub fn watched<R>(machine: &mut Machine, work: impl FnOnce() -> R) -> R {
+    /// Turns the hooks off, after a panic too.
+    struct Off;
+    impl Drop for Off {
+        fn drop(&mut self) {
+            MACHINE.store(null_mut(), Relaxed);
+        }
+    }
+    MACHINE.store(machine, Relaxed);
+    let _off = Off;
+    work()
+}
+
+#[inline(always)]
+fn machine() -> Option<&'static mut Machine> {
+    // SAFETY: the pointer is null or that of `watched`, whose caller has lent the machine until the
+    // pointer is null again. The machine has one user meanwhile (head of this file).
+    unsafe { MACHINE.load(Relaxed).as_mut() }
+}
+
+macro_rules! hooks {
+    ($($load:ident $store:ident $len:literal),+ $(,)?) => {
+        $(
+            // SAFETY: no other function has the name, which LLVM has chosen.
+            #[unsafe(no_mangle)]
+            extern "C" fn $load(address: u64) {
+                if let Some(machine) = machine() {
+                    machine.load(address, $len);
+                }
+            }
+            // SAFETY: as above.
+            #[unsafe(no_mangle)]
+            extern "C" fn $store(address: u64) {
+                if let Some(machine) = machine() {
+                    machine.store(address, $len);
+                }
+            }
+        )+
+    };
+}
+
+hooks! {
+    __sanitizer_cov_load1 __sanitizer_cov_store1 1,
+    __sanitizer_cov_load2 __sanitizer_cov_store2 2,
+    __sanitizer_cov_load4 __sanitizer_cov_store4 4,
+    __sanitizer_cov_load8 __sanitizer_cov_store8 8,
+    __sanitizer_cov_load16 __sanitizer_cov_store16 16,
+}
+
+// SAFETY: the declaration in `watched/src/outside.rs` is the only other use of the name.
+#[unsafe(no_mangle)]
+extern "C" fn overbank_sdc_lookup(key: u64, value: &mut u64) -> bool {
+    machine().is_some_and(|machine| machine.sdc_lookup(PROCESS, key, std::slice::from_mut(value)))
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+extern "C" fn overbank_sdc_insert(key: u64, value: u64) {
+    if let Some(machine) = machine() {
+        machine.sdc_insert(PROCESS, key, &[value]);
+    }
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+extern "C" fn overbank_sdc_invalidate(key: u64) {
+    if let Some(machine) = machine() {
+        machine.sdc_invalidate(PROCESS, key);
+    }
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+extern "C" fn overbank_sdc_false_hit() {
+    if let Some(machine) = machine() {
+        machine.false_hit();
+    }
+}

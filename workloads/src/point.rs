@@ -1,0 +1,194 @@
+//! One point: build, warm up, measure, report.
+
+use std::io::Write as _;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use overbank_sdc::{Counters, Machine, Shape, Times};
+use overbank_watched::front::FalseHit;
+use overbank_watched::item::WORD;
+use overbank_watched::store::{Store, System, store};
+use serde::Serialize;
+
+use crate::arguments::{Run, name};
+use crate::client::Client;
+use crate::keys::{self, Keys, Op, Ycsb};
+use crate::{fixed, hooks};
+
+/// What is printed.
+#[derive(Serialize)]
+struct Report<'a> {
+    index: String,
+    system: String,
+    items: usize,
+    subset: usize,
+    lookups: usize,
+    warmup: usize,
+    /// `replayed`, `fresh`, or the mix of YCSB.
+    keys: String,
+    theta: f64,
+    seed: u64,
+    value_bytes: u64,
+    /// Bytes of SLB, copies or hints; none for the others.
+    table_bytes: Option<usize>,
+    /// Items asked for × the bytes of each that a lookup touches: its key and what it reads.
+    data_set_bytes: usize,
+    false_hit: String,
+    shape: &'a Shape,
+    /// Levels of a tree or items of the longest chain.
+    depth: Option<u64>,
+    /// Without, counters differ a little from run to run.
+    addresses_fixed: bool,
+    /// Of the measured requests, as all that follows.
+    counters: &'a Counters,
+    /// Lookups that the system in front answered.
+    hits: u64,
+    /// Lookups that ended without an answer (`--false-hit dropped`).
+    dropped: u64,
+    cycles_per_lookup: Modes,
+    lookups_per_second: Modes,
+    accesses_per_lookup: f64,
+    dram_per_lookup: f64,
+    /// Lines of the LLC that SDC holds at the end.
+    sdc_lines: usize,
+    /// By set, way and slot; only with `--heat`.
+    #[serde(skip_serializing_if = "<[u64]>::is_empty")]
+    heat: &'a [u64],
+    /// Of this process, for the measured requests.
+    seconds: f64,
+    hooks_per_second: f64,
+}
+
+/// A figure for each way of counting cycles.
+#[derive(Serialize)]
+struct Modes {
+    blocking: f64,
+    overlap: f64,
+    as_evaluated: f64,
+}
+
+impl Modes {
+    fn of(times: Times, figure: impl Fn(f64) -> f64) -> Self {
+        let Times { blocking, overlap, as_evaluated } = times;
+        let [blocking, overlap, as_evaluated] = [blocking, overlap, as_evaluated].map(figure);
+        Self { blocking, overlap, as_evaluated }
+    }
+}
+
+/// Runs a point and prints its report.
+pub fn run(run: &Run) -> Result<()> {
+    let shape = run.shape()?;
+    let options = run.store(&shape)?;
+    let subset = run.subset();
+    let mut keys = Keys::new(
+        run.items as u32,
+        subset as u32,
+        run.theta,
+        run.ycsb.unwrap_or(Ycsb::C),
+        run.seed,
+    )
+    .context("internal error: keys; please report it")?;
+    let mut machine = Machine::new(&shape)?;
+    let mut point = Point {
+        store: store(&options)?,
+        client: Client::new(options.items, options.reading),
+        machine: &mut machine,
+        may_drop: run.system == System::Sdc && run.false_hit == FalseHit::Dropped,
+    };
+    for item in keys.order() {
+        point.store.fill(keys::key(item))?;
+    }
+    point.store.ready()?;
+    fixed::one_thread()?;
+    let measured = point.warm_up(run, &mut keys)?;
+
+    point.machine.restart();
+    let start = Instant::now();
+    point.pass(measured)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let Point { store, client, machine, .. } = point;
+    let counters = machine.counters();
+    if counters.accesses == 0 {
+        bail!("built without hooks: build it by `cargo xtask workloads`");
+    }
+    let n = run.lookups as f64;
+    let times = machine.times();
+    let report = Report {
+        index: name(&run.index),
+        system: name(&run.system),
+        items: run.items,
+        subset,
+        lookups: run.lookups,
+        warmup: run.warmup(),
+        keys: match run.ycsb {
+            Some(ycsb) => format!("ycsb-{}", name(&ycsb)),
+            None => if run.replayed() { "replayed" } else { "fresh" }.to_owned(),
+        },
+        theta: run.theta,
+        seed: run.seed,
+        value_bytes: run.value,
+        table_bytes: (!matches!(run.system, System::Regular | System::Sdc))
+            .then_some(options.table_bytes),
+        data_set_bytes: subset * WORD * (1 + options.reading.words),
+        false_hit: name(&run.false_hit),
+        shape: &shape,
+        depth: store.depth(),
+        addresses_fixed: fixed::are_fixed(),
+        counters,
+        hits: client.hits,
+        dropped: client.nothing,
+        cycles_per_lookup: Modes::of(times, |cycles| cycles / n),
+        lookups_per_second: Modes::of(times, |cycles| n * shape.ghz * 1e9 / cycles),
+        accesses_per_lookup: counters.accesses as f64 / n,
+        dram_per_lookup: counters.dram.reads() as f64 / n,
+        sdc_lines: machine.sdc_lines(),
+        heat: machine.heat(),
+        seconds,
+        hooks_per_second: counters.accesses as f64 / seconds,
+    };
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, &report).context("cannot write the report")?;
+    writeln!(out).context("cannot write the report")
+}
+
+/// What serves requests.
+struct Point<'a> {
+    store: Box<dyn Store>,
+    client: Client,
+    machine: &'a mut Machine,
+    /// Whether a lookup may end without an answer.
+    may_drop: bool,
+}
+
+impl Point<'_> {
+    /// Serves the warm-up; returns the requests to measure.
+    fn warm_up(&mut self, run: &Run, keys: &mut Keys) -> Result<Vec<Op>> {
+        let warmup = run.warmup();
+        if !run.replayed() {
+            self.pass(keys.draw(warmup))?;
+            return Ok(keys.draw(run.lookups));
+        }
+        // The sequence again and again, so that its end is the warm-up's.
+        let sequence = keys.draw(run.lookups);
+        self.pass(sequence[run.lookups - warmup % run.lookups..].to_vec())?;
+        for _ in 0..warmup / run.lookups {
+            self.pass(sequence.clone())?;
+        }
+        Ok(sequence)
+    }
+
+    /// Serves requests with the hooks on; fails if an answer is wrong.
+    fn pass(&mut self, ops: Vec<Op>) -> Result<()> {
+        let requests = ops.len() as u64;
+        let (store, machine) = (&mut self.store, &mut *self.machine);
+        self.client.send(ops, || hooks::watched(machine, || store.serve()))?;
+        let Client { answered, nothing, wrong, .. } = self.client;
+        if wrong > 0 || answered + nothing != requests || (nothing > 0 && !self.may_drop) {
+            bail!(
+                "internal error: of {requests} requests {answered} have answers, {wrong} wrong \
+                 ones; please report it"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Small runs of the program. It checks every answer itself and fails if one is wrong.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A run that takes a fraction of a second.
+const SMALL: &str = "--items 20000 --lookups 20000 --warmup 20000";
+
+fn program(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_overbank-workloads"))
+        .args(arguments.split_whitespace())
+        .output()
+        .expect("the program runs")
+}
+
+/// Returns the object that a run prints, and nothing else.
+fn report(arguments: &str) -> Value {
+    let output = program(&format!("run {arguments}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && error.is_empty(), "{arguments}: {error}");
+    let text = String::from_utf8(output.stdout).expect("JSON");
+    assert_eq!(text.lines().count(), 1, "{arguments}: {text}");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn names(what: &str) -> Vec<String> {
+    let output = program("list --format json");
+    let lists: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let names = lists[what].as_array().expect("a list");
+    names.iter().map(|name| name.as_str().expect("a name").to_owned()).collect()
+}
+
+fn number(report: &Value, pointer: &str) -> f64 {
+    report.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}: {report}"))
+}
+
+/// Accesses of a lookup with 8 reads of the value. Fewer: something is not instrumented.
+fn accesses(index: &str) -> (f64, f64) {
+    match index {
+        "lmdb" | "redb" => (200.0, 500.0),
+        "hash" => (10.0, 14.0),
+        "skipmap" | "congee" => (50.0, 160.0),
+        _ => (25.0, 90.0),
+    }
+}
+
+#[test]
+fn every_index_answers_right_behind_every_system() {
+    let mut points = 0;
+    for index in names("indexes") {
+        for system in names("systems") {
+            if system == "hints" && index != "tree" {
+                continue;
+            }
+            let report = report(&format!("--index {index} --system {system} {SMALL}"));
+            let (least, most) = accesses(&index);
+            let counted = number(&report, "/accesses_per_lookup");
+            let hits = number(&report, "/hits") / number(&report, "/lookups");
+            let what = format!("{index} {system}: {counted} accesses, {hits} hits");
+            match &*system {
+                "regular" => assert!((least..most).contains(&counted) && hits == 0.0, "{what}"),
+                "hints" => assert!(hits == 0.0, "{what}"),
+                _ => assert!(counted > 8.0 && counted < most + 40.0 && hits > 0.5, "{what}"),
+            }
+            let searches = number(&report, "/counters/sdc/lookups");
+            assert_eq!(searches, if system == "sdc" { 20000.0 } else { 0.0 }, "{what}");
+            points += 1;
+        }
+    }
+    assert!(points >= 8 * 4);
+}
+
+#[test]
+fn writes_are_seen_by_later_lookups() {
+    for index in names("indexes") {
+        for system in ["regular", "sdc", "slb", "copies"] {
+            for mix in ["a", "D"] {
+                let small = "--items 5000 --lookups 6000 --value 64";
+                let report =
+                    report(&format!("--index {index} --system {system} --ycsb {mix} {small}"));
+                assert_eq!(report["keys"], format!("ycsb-{}", mix.to_lowercase()));
+                assert!(number(&report, "/counters/stores") > 0.0, "{index} {system} {mix}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lmdb_has_the_papers_depth() {
+    let report = report("--index lmdb --items 1500000 --value 8 --lookups 1000 --warmup 0");
+    assert_eq!(report["depth"], 5);
+}
+
+#[test]
+fn two_runs_count_the_same() {
+    for index in names("indexes") {
+        let run = || {
+            let mut report = report(&format!("--index {index} --system copies {SMALL}"));
+            assert_eq!(report["addresses_fixed"], true);
+            report["counters"].take()
+        };
+        assert_eq!(run(), run(), "{index}");
+    }
+}
+
+#[test]
+fn options_reach_the_machine() {
+    let report = report(&format!(
+        "--index hash --system sdc {SMALL} --llc 768KB --set sdc.family=2 --set tlb.walk_levels=0 \
+         --false-hit dropped --set sdc.sub_tag_bits=1 --keys fresh"
+    ));
+    assert_eq!(report["shape"]["llc"]["bytes"], 768 << 10);
+    assert_eq!(report["shape"]["sdc"]["family"], 2);
+    assert_eq!(report["counters"]["walk"]["dram"], 0);
+    assert_eq!(report["dropped"], report["counters"]["sdc"]["false_hits"]);
+    assert!(number(&report, "/dropped") > 0.0);
+}
+
+#[test]
+fn heat_has_eight_slots_a_line() {
+    let report = report("--index bplus --heat --items 8000 --lookups 8000 --value 8");
+    let heat = report["heat"].as_array().expect("a list");
+    assert_eq!(heat.len(), (32 << 10) / 8);
+}
+
+#[test]
+fn broken_arguments_are_refused_in_one_line() {
+    for (arguments, reason) in [
+        ("", "--index"),
+        ("--index none", "possible values: lmdb"),
+        ("--index hash --items 0", "--items 0: must be between 1 and"),
+        ("--index hash --lookups 0", "--lookups 0: must be between 1 and"),
+        ("--index hash --items 10 --subset 11", "--subset 11: must be between 1 and --items"),
+        ("--index hash --warmup 99999999999", "--warmup 99999999999: must be at most"),
+        ("--index hash --theta -1", "--theta -1: must be at least 0"),
+        ("--index hash --theta NaN", "--theta NaN: must be at least 0"),
+        ("--index hash --value 12", "--value 12: must be a multiple of 8"),
+        ("--index hash --value 8 --read 16", "--read 16: must be a multiple of 8 between 8 and"),
+        ("--index hash --buckets 3", "--buckets 3: must be a power of two"),
+        ("--index hash --llc 3XB", "must be a number of bytes"),
+        ("--index hash --llc 99999999999GB", "must be a number of bytes"),
+        ("--index hash --llc 5MB", "must be 64 x ways x a power of two"),
+        ("--index hash --set llc.ways", "must be FIELD=VALUE"),
+        ("--index hash --set llc.wais=3", "no such field"),
+        ("--index hash --set llc.ways=-1", "--set"),
+        ("--index hash --set llc.ways=x", "must be JSON"),
+        ("--index hash --set sdc.family=2", "no such field"),
+        ("--index hash --system sdc --set sdc=null", "--set sdc"),
+        ("--index hash --system hints", "only --index tree has hints"),
+        ("--index hash --system slb --table 64", "needs at least 512"),
+        ("--index hash --system copies --table 8", "hold no bucket"),
+        ("--index hash --ycsb A --keys fresh", "cannot be used with"),
+    ] {
+        let output = program(&format!("run {arguments}"));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{arguments}");
+        assert_eq!(error.lines().count(), 1, "{arguments}: {error}");
+        assert!(error.contains(reason), "{arguments}: {error}");
+    }
+}

@@ -1,0 +1,76 @@
+//! `cargo xtask workloads`: builds the programs that run on the machine of the SDC paper, and runs
+//! them (workloads/README.md).
+//!
+//! The crate `workloads` lies outside the workspace: it compiles C by clang, and a wrapper of rustc
+//! instruments some of its crates. Everything is made below `target/workloads`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::packages::{self, Package};
+use crate::root;
+use crate::steps::{self, Steps};
+use crate::test;
+
+/// Packages for building the crate.
+const BUILD: &[Package] = &[Package {
+    name: "clang",
+    sign: &["clang", "--version"],
+    needed_by: "workloads: the indexes in C",
+}];
+
+#[derive(Args)]
+pub struct Options {
+    /// Arguments of `overbank-workloads`; `-- --help` lists them [default: print its path]
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+/// Builds the program; prints its path, or runs it.
+pub fn run(options: &Options) -> Result<()> {
+    // Quiet if it is there: the program's output may be read by another one.
+    if packages::find("clang").is_none() {
+        packages::ensure(BUILD, true)?;
+    }
+    steps::run(&mut cargo("build"))?;
+    let program = folder().join("release/overbank-workloads");
+    if options.arguments.is_empty() {
+        println!("{}", program.display());
+        return Ok(());
+    }
+    steps::run(Command::new(program).args(&options.arguments))
+}
+
+/// Runs the steps of `cargo xtask test workloads`. Returns whether all succeeded.
+pub fn check(steps: &mut Steps, may_install: bool) -> bool {
+    let there = steps.step("packages workloads", "Debian packages", || {
+        packages::ensure(BUILD, may_install).map(|()| steps::Counts::default())
+    });
+    let mut format = cargo_without_options("fmt");
+    format.args(["--check", "-p", "overbank-workloads", "-p", "overbank-watched"]);
+    let mut clippy = cargo("clippy");
+    clippy.args(["--all-targets", "--", "-D", "warnings"]);
+    there
+        && steps.command("format workloads", &mut format)
+            & steps.command("clippy workloads", &mut clippy)
+            & steps.tests("tests workloads", &mut cargo("test"))
+}
+
+fn folder() -> PathBuf {
+    root().join("target/workloads")
+}
+
+fn cargo_without_options(what: &str) -> Command {
+    test::cargo(&format!("{what} --manifest-path workloads/Cargo.toml"))
+}
+
+/// Returns a command of cargo for the crate, with the wrapper.
+fn cargo(what: &str) -> Command {
+    let mut command = cargo_without_options(what);
+    command.args(["--release", "--workspace", "--target-dir"]).arg(folder());
+    command.env("RUSTC_WRAPPER", root().join("workloads/rustc.sh"));
+    command
+}
