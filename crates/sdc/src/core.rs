@@ -90,12 +90,12 @@ impl Waits {
     /// Adds the wait of a miss, in 1/1024 cycles. `access` is its number in the run.
     #[inline]
     pub fn miss(&mut self, rule: &OverlapShape, access: u64, line: u64, wait: u64) {
-        self.waited += wait;
+        self.waited = self.waited.saturating_add(wait);
         let near = line.abs_diff(self.line) <= rule.reach_lines;
         self.line = line;
         if self.room > 0 && access <= self.until && near {
             self.room -= 1;
-            self.hidden += wait.min(self.longest);
+            self.hidden = self.hidden.saturating_add(wait.min(self.longest));
             self.longest = self.longest.max(wait);
         } else {
             self.room = rule.misses - 1;

@@ -121,6 +121,7 @@ pub struct Evicted {
     /// A longer value of which CLOCK replaced a part.
     pub overwritten: u64,
     /// Cleared by an insert of an equal sub-tag: an older value of the same key, or another key's.
+    /// Where keys are inserted after misses and false hits alone, all are another key's.
     pub equal: u64,
     /// Cleared by an invalidation.
     pub invalidated: u64,

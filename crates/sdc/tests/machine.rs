@@ -69,7 +69,7 @@ fn cycles_are_those_counted_by_hand() {
         expected += access + wait;
         assert_eq!(machine.cycles(Mode::Blocking), expected);
     }
-    // Line 1 waited with line 0. The row 64 KiB away is a followed pointer, and line 2 is far from it.
+    // Line 1 waited with line 0. The row 64 KiB away is a followed pointer, line 2 far from it.
     assert_eq!(machine.cycles(Mode::Overlap), expected - (22.0 + HIT));
     machine.work(1000);
     machine.restart();
@@ -101,6 +101,15 @@ fn misses_of_one_object_wait_together_four_at_a_time() {
     assert_eq!(lines(4, 0, 9), 0.0, "out of reach");
     assert_eq!(lines(2, 31, 1), 22.0 + HIT);
     assert_eq!(lines(2, 32, 1), 0.0, "out of the window");
+
+    // The longest wait may come last: line 0 is in the LLC, line 1 in DRAM.
+    let mut machine = Machine::new(&plain()).unwrap();
+    (0..9).for_each(|i| machine.load(4096 * i, 8));
+    machine.restart();
+    machine.load(0, 8);
+    machine.load(64, 8);
+    let times = machine.times();
+    assert_eq!((machine.counters().llc.hits, times.blocking - times.overlap), (1, 22.0));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 #include <lmdb.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 INDEX(lmdb);
