@@ -1,7 +1,7 @@
 //! Accesses a second of the whole machine: `cargo run --release -p overbank-sdc --example speed`.
 //!
 //! Lookups in a tree of five levels, the path by a skewed key: ten reads a node of 512 bytes, eight
-//! of the item, about as LMDB does it. Then the same reads all over memory, and one after the other.
+//! of the item, about as LMDB does it. Then reads all over memory, and writes one after the other.
 
 use overbank_sdc::{Machine, Shape};
 use rand::{Rng, SeedableRng};

@@ -65,8 +65,8 @@ pub const GAPS: &[Gap] = &[
     },
     Gap {
         name: "latencies",
-        text: "add up from level to level, as in gem5's classic caches: an LLC hit takes 3 + 22; an \
-               SDC operation of any kind takes 29 in all, hit or miss",
+        text: "add up from level to level, as in gem5's classic caches: an LLC hit takes 3 + 22; \
+               an SDC operation of any kind takes 29 in all, hit or miss",
     },
     Gap {
         name: "addresses",

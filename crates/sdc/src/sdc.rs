@@ -1,7 +1,7 @@
 //! The software defined cache inside the LLC's sets (paper, §2.2.2).
 //!
 //! ```text
-//! tag of an SDC line    1 (extension) │ process │ family          same tag: same family, ≤ 2^m lines
+//! tag of an SDC line    1 (extension) │ process │ family         same tag: one family, ≤ 2^m lines
 //! beside it             sub-tags 8 × 8 bits │ valid 8 │ sequence 8 │ reference 8
 //! a value of n slots    at a multiple of n: sequence 1 … 1 0, sub-tag spread over its slots
 //! ```
