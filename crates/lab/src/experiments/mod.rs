@@ -17,6 +17,7 @@ mod namespaces;
 mod partition;
 mod questions;
 mod scalebricks;
+mod sdc;
 mod slide15;
 mod table1;
 mod table3;
@@ -90,6 +91,19 @@ pub const ALL: &[Experiment] = &[
     lookaside::LOOKASIDE_WRITES,
     lookaside::LOOKASIDE_THREADS,
     lookaside::LOOKASIDE_TREE,
+    sdc::SDC1,
+    sdc::SDC7,
+    sdc::SDC8,
+    sdc::SDC9,
+    sdc::SDC10,
+    sdc::SDC11,
+    sdc::SDC12,
+    sdc::SDC13,
+    sdc::SDC14,
+    sdc::SDC15,
+    sdc::SDCBITS,
+    sdc::SDCMODERN,
+    sdc::SDCGAP,
 ];
 
 /// Experiments that another command runs: name, title and command, source.

@@ -1,0 +1,267 @@
+//! Families of lines and lengths of sub-tags: hits, false hits, speed.
+
+use super::point::{Common, Outcome, Point, Points};
+use super::{KNEE, SDC11, SDC12, SDC13, SDC14, STORES};
+use crate::prelude::*;
+
+const FAMILIES: [u32; 4] = [1, 2, 4, 8];
+const SUB_TAGS: [u32; 7] = [0, 1, 2, 3, 4, 5, 6];
+/// Sizes of the data set, in caches.
+const RATIOS: [f64; 6] = [0.5, 1.0, 2.0, KNEE, 8.0, 16.0];
+const SMOKE: [f64; 2] = [0.5, 4.0];
+/// The family of figures 13 and 14.
+const FAMILY: u32 = 4;
+
+/// Runs of both stores, by what is varied.
+struct Varied {
+    common: Common,
+    ratios: &'static [f64],
+    values: &'static [u32],
+    point: fn(Point, u32) -> Point,
+    points: Points,
+}
+
+/// Sub-tags have 3 bits without families, and one more at each doubling.
+fn family(point: Point, lines: u32) -> Point {
+    let bits = 3 + lines.ilog2();
+    point.with(format!("--set sdc.family={lines} --set sdc.sub_tag_bits={bits}"))
+}
+
+fn sub_tag(point: Point, bits: u32) -> Point {
+    point.with(format!("--set sdc.family={FAMILY} --set sdc.sub_tag_bits={bits}"))
+}
+
+impl Varied {
+    fn run(
+        context: &mut Context<'_>,
+        values: &'static [u32],
+        point: fn(Point, u32) -> Point,
+    ) -> Result<Varied, LabError> {
+        let common = Common::of(context);
+        let ratios: &[f64] = if context.smoke() { &SMOKE } else { &RATIOS };
+        let all = ratios.iter().rev().flat_map(|ratio| {
+            let stores = pairs(&STORES.map(|(index, _)| index), values);
+            let subset = common.subset(*ratio);
+            stores
+                .into_iter()
+                .map(move |(index, value)| point(Point::new(index, "sdc", subset), value))
+        });
+        let points = Points::run(context, common, all.collect())?;
+        Ok(Varied { common, ratios, values, point, points })
+    }
+
+    fn at(&self, index: &'static str, ratio: f64, value: u32) -> Option<&Outcome> {
+        let point = Point::new(index, "sdc", self.common.subset(ratio));
+        self.points.get(&(self.point)(point, value))
+    }
+
+    fn speed(&self, index: &'static str, ratio: f64, value: u32) -> Option<f64> {
+        Some(self.at(index, ratio, value)?.lookups_per_second.as_evaluated)
+    }
+
+    /// Returns speeds by size, as shares of those of another value.
+    fn gains(&self, index: &'static str, value: u32, than: u32) -> Vec<(f64, f64)> {
+        let gain = |ratio: &f64| {
+            let speed = |value| self.speed(index, *ratio, value);
+            Some((*ratio, speed(value)? / speed(than)?))
+        };
+        self.ratios.iter().filter_map(gain).collect()
+    }
+
+    fn record(&self, context: &Context<'_>, experiment: &Experiment) -> Record {
+        let mut record = experiment.record(context);
+        record.settings(self.common.settings());
+        self.points.tell(&mut record);
+        record
+    }
+
+    fn table(&self, title: &str, name: &str, cell: impl Fn(&Outcome) -> String) -> Table {
+        Table::pivot(
+            title,
+            "store, caches",
+            (pairs(&STORES, self.ratios), |((_, name), ratio)| format!("{name}, {ratio}")),
+            (self.values, |value| format!("{name} {value}")),
+            |((index, _), ratio), value| {
+                self.at(index, *ratio, **value).map_or("–".to_owned(), &cell)
+            },
+        )
+    }
+
+    fn plots(&self, y: &str, name: &str, of: impl Fn(&Outcome) -> f64) -> Vec<Plot> {
+        let curve = |index, value: u32| {
+            let at = |ratio: &f64| Some((*ratio, of(self.at(index, *ratio, value)?)));
+            let points = self.ratios.iter().filter_map(at).collect();
+            Series::measured(format!("{name} {value}"), points)
+        };
+        let plot = |(index, store)| {
+            let curves: Vec<_> = self.values.iter().map(|value| curve(index, *value)).collect();
+            Plot::new(store, "size of the data set, in caches", y).log_x().with(curves)
+        };
+        STORES.into_iter().map(plot).collect()
+    }
+}
+
+fn share(part: f64) -> String {
+    format!("{:.2}", 100.0 * part)
+}
+
+const FALSE_HITS: &[Claim<Varied>] = &[
+    Claim::timed(
+        "larger families hit more often: B+ tree, 1 ≤ 2 ≤ 4",
+        "so it is",
+        |of: &Varied| {
+            let hits = |ratio, lines| Some(of.at("lmdb", ratio, lines)?.hit_rate());
+            let rises = |ratio: &f64| {
+                let [Some(one), Some(two), Some(four)] = [1, 2, 4].map(|lines| hits(*ratio, lines))
+                else {
+                    return false;
+                };
+                one <= two && two <= four
+            };
+            let wrong: Vec<_> = of.ratios.iter().filter(|ratio| !rises(ratio)).collect();
+            Finding::new(wrong.is_empty(), format!("not at {wrong:?} caches"))
+        },
+    ),
+    Claim::timed("false hits at family 4 and 5 bits", "< 1.5 %", |of: &Varied| {
+        let all = pairs(&STORES.map(|(index, _)| index), of.ratios);
+        let rates = all.into_iter().filter_map(|(index, ratio)| of.at(index, ratio, 4));
+        let most = rates.map(Outcome::false_hit_rate).fold(0.0, f64::max);
+        Finding::new(most < 0.015, format!("at most {}", percent(most, 2)))
+    }),
+];
+
+pub fn hits(context: &mut Context<'_>) -> Result<Record, LabError> {
+    let all = Varied::run(context, &FAMILIES, family)?;
+    let mut record = all.record(context, &SDC11);
+    record.judge("", FALSE_HITS, &all);
+    record.plots = all.plots("hits, % of lookups", "family", |of| 100.0 * of.hit_rate());
+    record.tables.push(all.table("Hits, % of lookups", "family", |of| share(of.hit_rate())));
+    let title = "False hits, % of lookups";
+    record.tables.push(all.table(title, "family", |of| share(of.false_hit_rate())));
+    Ok(record)
+}
+
+const SPEED: &[Claim<Varied>] = &[
+    Claim::timed("B+ tree, best gain of family 4", "up to 2.3; ≥ 1.5 here", |of: &Varied| {
+        let gains = of.gains("lmdb", 4, 1);
+        let (ratio, best) = gains.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Finding::new(best >= 1.5, format!("{best:.2} at {ratio}"))
+    }),
+    Claim::timed("B+ tree: 1 ≤ 2 ≤ 4 at every size", "so it is", |of: &Varied| {
+        let rises = |pair: (u32, u32)| {
+            of.gains("lmdb", pair.1, pair.0).iter().all(|(_, gain)| *gain >= 0.999)
+        };
+        let gains = of.gains("lmdb", 2, 1);
+        let text = listed(&gains, |(ratio, gain)| format!("{gain:.2} at {ratio}"));
+        Finding::new(rises((1, 2)) && rises((2, 4)), format!("2 to 1: {text}"))
+    }),
+    Claim::timed("hash table: where family 2 loses", "at small sizes", |of: &Varied| {
+        let gains = of.gains("hash", 2, 1);
+        let loses: Vec<_> = gains.iter().filter(|(_, gain)| *gain < 1.0).collect();
+        let all_small = loses.iter().all(|(ratio, _)| *ratio <= 1.0);
+        Finding::new(all_small, listed(&loses, |(ratio, gain)| format!("{gain:.3} at {ratio}")))
+    }),
+];
+
+pub fn throughput(context: &mut Context<'_>) -> Result<Record, LabError> {
+    let all = Varied::run(context, &FAMILIES, family)?;
+    let mut record = all.record(context, &SDC12);
+    record.judge("", SPEED, &all);
+    for (index, store) in STORES {
+        let curve =
+            |lines: &u32| Series::measured(format!("family {lines}"), all.gains(index, *lines, 1));
+        let (x, y) = ("size of the data set, in caches", "times as fast as family 1");
+        let curves: Vec<_> = FAMILIES.iter().map(curve).collect();
+        record.plots.push(Plot::new(store, x, y).log_x().with(curves));
+    }
+    let millions = |of: &Outcome| format!("{:.2}", of.lookups_per_second.as_evaluated / 1e6);
+    record.tables.push(all.table("Million lookups a second, as evaluated", "family", millions));
+    Ok(record)
+}
+
+/// Returns the share of lookups that should hit falsely: those that have no right value, by the
+/// chance that one of the values compared has the same sub-tag.
+fn expected(of: &Outcome, bits: u32) -> f64 {
+    let compared = &of.counters.sdc.compared;
+    let all: u64 = compared.iter().sum();
+    let equal = 0.5f64.powi(bits as i32);
+    let chance = |(values, count): (usize, &u64)| {
+        (1.0 - (1.0 - equal).powi(values as i32)) * *count as f64 / all.max(1) as f64
+    };
+    (1.0 - of.hit_rate()) * compared.iter().enumerate().map(chance).sum::<f64>()
+}
+
+const TAGS: &[Claim<Varied>] = &[
+    Claim::timed("false hits fall with each bit", "dramatically more at 0 and 1", |of: &Varied| {
+        let falls = |(index, ratio): (&'static str, f64)| {
+            let rate = |bits| Some(of.at(index, ratio, bits)?.false_hit_rate());
+            SUB_TAGS.windows(2).all(|pair| rate(pair[1]) <= rate(pair[0]))
+        };
+        let all = pairs(&STORES.map(|(index, _)| index), of.ratios);
+        let wrong: Vec<_> = all.into_iter().filter(|at| !falls(*at)).collect();
+        Finding::new(wrong.is_empty(), format!("not: {wrong:?}"))
+    }),
+    Claim::timed(
+        "they follow misses × (1 − (1 − 2^−L)^f), up to 5 bits",
+        "within 20 %",
+        |of: &Varied| {
+            let all = pairs(&pairs(&STORES.map(|(index, _)| index), of.ratios), &SUB_TAGS[..6]);
+            let errors = all.into_iter().filter_map(|((index, ratio), bits)| {
+                let outcome = of.at(index, ratio, bits)?;
+                // A few are chance.
+                let enough = outcome.counters.sdc.false_hits >= 500;
+                let error = outcome.false_hit_rate() / expected(outcome, bits) - 1.0;
+                enough.then(|| (error, format!("{index}, {ratio} caches, {bits} bits")))
+            });
+            let errors: Vec<_> = errors.collect();
+            if errors.is_empty() {
+                return None;
+            }
+            let (error, place) = farthest(errors);
+            Finding::new(error.abs() <= 0.2, format!("{} at {place}", percent(error, 0)))
+        },
+    ),
+];
+
+pub fn false_hits(context: &mut Context<'_>) -> Result<Record, LabError> {
+    let all = Varied::run(context, &SUB_TAGS, sub_tag)?;
+    let mut record = all.record(context, &SDC13);
+    record.judge("", TAGS, &all);
+    record.plots = all.plots("false hits, % of lookups", "bits", |of| 100.0 * of.false_hit_rate());
+    let title = "False hits, % of lookups";
+    record.tables.push(all.table(title, "bits", |of| share(of.false_hit_rate())));
+    let cleared = |of: &Outcome| {
+        share(of.counters.sdc.evicted.equal as f64 / of.counters.sdc.inserts.max(1) as f64)
+    };
+    let title = "Inserts that threw out a value with the same sub-tag, % of inserts";
+    record.tables.push(all.table(title, "bits", cleared));
+    Ok(record)
+}
+
+const SHORT: &[Claim<Varied>] = &[
+    Claim::timed(
+        "speed at 0 bits, of that at 5",
+        "falls moderately; ≥ 0.6 here",
+        |of: &Varied| {
+            let all = STORES.into_iter().flat_map(|(index, _)| of.gains(index, 0, 5));
+            let least = all.map(|(_, gain)| gain).fold(f64::INFINITY, f64::min);
+            Finding::new(least >= 0.6, format!("at least {least:.2}"))
+        },
+    ),
+    Claim::timed("3 to 5 bits suffice", "so it is", |of: &Varied| {
+        let all = STORES.into_iter().flat_map(|(index, _)| of.gains(index, 3, 6));
+        let least = all.map(|(_, gain)| gain).fold(f64::INFINITY, f64::min);
+        Finding::new(least >= 0.95, format!("at 3 bits at least {least:.2} of the speed at 6"))
+    }),
+];
+
+pub fn short_tags(context: &mut Context<'_>) -> Result<Record, LabError> {
+    let all = Varied::run(context, &SUB_TAGS, sub_tag)?;
+    let mut record = all.record(context, &SDC14);
+    record.judge("", SHORT, &all);
+    record.plots = all
+        .plots("million lookups a second", "bits", |of| of.lookups_per_second.as_evaluated / 1e6);
+    let millions = |of: &Outcome| format!("{:.2}", of.lookups_per_second.as_evaluated / 1e6);
+    record.tables.push(all.table("Million lookups a second, as evaluated", "bits", millions));
+    Ok(record)
+}

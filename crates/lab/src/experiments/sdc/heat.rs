@@ -1,0 +1,124 @@
+//! How unevenly the slots of a line are used: the paper's case for values of 8 bytes in the cache.
+
+use super::SDC1;
+use super::point::{Common, Outcome, Point, Points};
+use crate::prelude::*;
+
+/// 8-byte slots of a line.
+const SLOTS: usize = 8;
+/// Lines that are shown, those with the most accesses first.
+const SHOWN: usize = 12;
+
+const STORES: [(&str, &str); 2] = [("bplus", "B+ tree, fanout 20"), ("hash", "hash table")];
+const SYSTEMS: [&str; 2] = ["regular", "sdc"];
+
+/// Accesses to the slots of a line.
+type Line<'a> = &'a [u64];
+
+fn lines(of: &Outcome) -> impl Iterator<Item = Line<'_>> {
+    of.heat.chunks_exact(SLOTS).filter(|line| line.iter().any(|count| *count > 0))
+}
+
+/// Returns the slots of a line that have a tenth of its hottest one's accesses at least: nearly all
+/// lines have held several things in turn.
+fn used(line: Line<'_>) -> usize {
+    let most = line.iter().max().copied().unwrap_or(0);
+    line.iter().filter(|count| **count * 10 >= most && **count > 0).count()
+}
+
+/// Returns the share of lines of which 3 slots or fewer are used, and the mean number.
+fn unevenness(of: &Outcome) -> Option<(f64, f64)> {
+    let used: Vec<usize> = lines(of).map(used).collect();
+    let count = used.len() as f64;
+    let few = used.iter().filter(|used| **used <= 3).count() as f64;
+    (count > 0.0).then(|| (few / count, used.iter().sum::<usize>() as f64 / count))
+}
+
+fn point(index: &'static str, system: &'static str, items: u32) -> Point {
+    Point::new(index, system, items).with("--heat --value 8 --buckets 8192")
+}
+
+struct All {
+    items: u32,
+    points: Points,
+}
+
+impl All {
+    fn of(&self, index: &'static str, system: &'static str) -> Option<&Outcome> {
+        self.points.get(&point(index, system, self.items))
+    }
+
+    fn means(&self, index: &'static str) -> Option<[f64; 2]> {
+        let mean = |system| Some(unevenness(self.of(index, system)?)?.1);
+        Some([mean("regular")?, mean("sdc")?])
+    }
+}
+
+const CLAIMS: &[Claim<All>] = &[
+    Claim::new(
+        "lines of which 3 slots or fewer are used, without SDC",
+        "an example: slots 2, 3, 5 of line 84 alone",
+        |all: &All| {
+            let share = |(index, _)| Some(unevenness(all.of(index, "regular")?)?.0);
+            let [Some(tree), Some(hash)] = STORES.map(share) else { return None };
+            Finding::new(
+                tree > 0.1 && hash > 0.1,
+                format!("{}, {}", percent(tree, 0), percent(hash, 0)),
+            )
+        },
+    ),
+    Claim::timed("B+ tree: SDC raises the slots used of a line", "so it is", |all: &All| {
+        let [without, with] = all.means("bplus")?;
+        Finding::new(with > without, format!("{without:.2}, {with:.2}"))
+    }),
+    Claim::timed("hash table: SDC raises the slots used of a line", "so it is", |all: &All| {
+        let [without, with] = all.means("hash")?;
+        Finding::new(with > without, format!("{without:.2}, {with:.2}"))
+    }),
+];
+
+pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
+    let (items, lookups) = if context.smoke() { (2000, 8000) } else { (8000, 80_000) };
+    let common = Common { items, lookups, ..Common::of(context) };
+    let all = pairs(&STORES.map(|(index, _)| index), &SYSTEMS);
+    let all = all.into_iter().map(|(index, system)| point(index, system, items)).collect();
+    let points = Points::run(context, common, all)?;
+    let all = All { items, points };
+    let mut record = SDC1.record(context);
+    record.setting("items", format!("{items} of 8 + 8 bytes"));
+    record.setting("lookups", format!("{lookups}, Zipf 0.99"));
+    record.setting("cache", "32 KB, 8 ways, no other level");
+    all.points.tell(&mut record);
+    record.judge("", CLAIMS, &all);
+    for (index, name) in STORES {
+        let curve = |system: &&'static str| {
+            let mut shares = [0.0; SLOTS + 1];
+            let of = all.of(index, system).into_iter().flat_map(lines);
+            of.for_each(|line| shares[used(line)] += 1.0);
+            let sum: f64 = shares.iter().sum();
+            let point = |(used, count): (usize, &f64)| (used as f64, 100.0 * count / sum.max(1.0));
+            Series::measured(*system, shares.iter().enumerate().skip(1).map(point).collect())
+        };
+        let plot = Plot::new(name, "slots used of a line", "% of lines");
+        record.plots.push(plot.with(SYSTEMS.iter().map(curve)));
+        for system in SYSTEMS {
+            let Some(of) = all.of(index, system) else { continue };
+            let mut hottest: Vec<_> = of.heat.chunks_exact(SLOTS).enumerate().collect();
+            hottest.sort_by_key(|(_, line)| std::cmp::Reverse(line.iter().sum::<u64>()));
+            let title = format!("{name}, {system}: accesses by slot, the hottest lines");
+            let headings =
+                ["set, way".to_owned()].into_iter().chain((0..SLOTS).map(|slot| slot.to_string()));
+            let mut table = Table::new(title, headings);
+            for (at, line) in hottest.into_iter().take(SHOWN) {
+                let place = format!("{}, {}", at / 8, at % 8);
+                table.row([place].into_iter().chain(line.iter().map(u64::to_string)));
+            }
+            record.tables.push(table);
+        }
+    }
+    record.note(
+        "A place in the cache holds many lines in turn, so each of its slots is used at some time. \
+         A slot counts as used if it has a tenth of the accesses of the hottest slot beside it.",
+    );
+    Ok(record)
+}

@@ -1,0 +1,107 @@
+//! What is left of SDC on a machine of today, and what it is owed to.
+
+use super::point::{Common, Mode, Point, Points};
+use super::{SDCMODERN, STORES};
+use crate::prelude::*;
+
+/// Sizes of the data set, in last-level caches.
+const RATIOS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 3.2];
+const SMOKE: [f64; 2] = [0.5, 2.0];
+
+const MACHINE: &str = "--machine modern";
+
+/// Machines beside each other: what is written in front of the store, and arguments.
+const WAYS: [(&str, &str, &str); 8] = [
+    ("regular", "regular", ""),
+    ("SDC", "sdc", ""),
+    ("SDC, one slot a line", "sdc", "--set sdc.slots=1"),
+    ("SLB", "slb", ""),
+    ("Copies", "copies", ""),
+    ("regular, 4 KiB pages", "regular", PAGES),
+    ("SDC, 4 KiB pages", "sdc", PAGES),
+    ("Copies, 4 KiB pages", "copies", PAGES),
+];
+const PAGES: &str = "--set tlb.page_bytes=4096 --set tlb.walk_levels=4";
+
+struct All {
+    common: Common,
+    ratios: &'static [f64],
+    points: Points,
+}
+
+fn point(common: Common, index: &'static str, ratio: f64, way: usize) -> Point {
+    let (_, system, more) = WAYS[way];
+    Point::new(index, system, common.subset(ratio)).with(MACHINE).with(more)
+}
+
+impl All {
+    fn gain(&self, index: &'static str, ratio: f64, way: usize, than: usize) -> Option<f64> {
+        let [of, than] = [way, than].map(|way| point(self.common, index, ratio, way));
+        let overlap: Mode = |of| of.overlap;
+        self.points.gain(&of, &than, overlap)
+    }
+
+    fn gains(&self, index: &'static str, way: usize, than: usize) -> Vec<(f64, f64)> {
+        let gain = |ratio: &f64| Some((*ratio, self.gain(index, *ratio, way, than)?));
+        self.ratios.iter().filter_map(gain).collect()
+    }
+}
+
+fn best(gains: Vec<(f64, f64)>) -> Option<Finding> {
+    let (ratio, gain) = gains.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Finding::new(gain > 1.0, format!("{gain:.2} at {ratio}"))
+}
+
+const CLAIMS: &[Claim<All>] = &[
+    Claim::timed("B+ tree: SDC gains, best", "no figure", |all: &All| {
+        best(all.gains("lmdb", 1, 0))
+    }),
+    Claim::timed("B+ tree, 4 KiB pages: SDC gains, best", "no figure", |all: &All| {
+        best(all.gains("lmdb", 6, 5))
+    }),
+    Claim::timed("B+ tree: software gains as much as SDC", "no figure", |all: &All| {
+        let gains = all.gains("lmdb", 4, 1);
+        let holds = gains.iter().all(|(_, gain)| *gain >= 1.0);
+        Finding::new(holds, listed(&gains, |(ratio, gain)| format!("{gain:.2} at {ratio}")))
+    }),
+];
+
+pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
+    let (llc, lookups) = if context.smoke() { (256 << 10, 4000) } else { (32 << 20, 400_000) };
+    let common = Common { llc, lookups, ..Common::of(context) };
+    let ratios: &[f64] = if context.smoke() { &SMOKE } else { &RATIOS };
+    let cells = pairs(&pairs(&STORES.map(|(index, _)| index), ratios), &[0, 1, 2, 3, 4, 5, 6, 7]);
+    let all = cells.into_iter().rev().map(|((index, ratio), way)| point(common, index, ratio, way));
+    let points = Points::run(context, common, all.collect())?;
+    let all = All { common, ratios, points };
+    let mut record = SDCMODERN.record(context);
+    record.settings(common.settings());
+    record.setting("caches", "32 KB, 1 MB, 32 MB of 16 ways");
+    record.setting("memory", "DDR5-4800, 2048-entry TLB, pages of 2 MiB");
+    all.points.tell(&mut record);
+    record.judge("", CLAIMS, &all);
+    record.note(
+        "Speeds are those of the mode in which up to four misses wait together. What one slot a \
+         line gains over the regular machine is owed to walks of the index that did not happen, \
+         what eight gain beyond it to density; 4 KiB pages show the share of translations.",
+    );
+    for (index, name) in STORES {
+        let curve = |way: usize| {
+            let than = if way >= 5 { 5 } else { 0 };
+            Series::measured(WAYS[way].0, all.gains(index, way, than))
+        };
+        let plot = Plot::new(name, "size of the data set, in caches", "times as fast as regular");
+        record.plots.push(plot.log_x().with([1, 2, 3, 4, 6, 7].map(curve)));
+    }
+    record.tables.push(Table::pivot(
+        "Million lookups a second, up to four misses at once",
+        "store, caches",
+        (pairs(&STORES, ratios), |((_, name), ratio)| format!("{name}, {ratio}")),
+        (0..WAYS.len(), |way| WAYS[*way].0.to_owned()),
+        |((index, _), ratio), way| {
+            let of = all.points.get(&point(common, index, *ratio, *way));
+            of.map_or("–".to_owned(), |of| format!("{:.2}", of.lookups_per_second.overlap / 1e6))
+        },
+    ));
+    Ok(record)
+}

@@ -1,0 +1,347 @@
+//! A point: one run of `overbank-workloads`, the program in which real indexes run on the machine of
+//! the paper. Points are simulated, not timed, so as many run at once as there are cores.
+
+use crate::prelude::*;
+use overbank_sdc::Counters;
+use serde::Deserialize;
+use std::fmt;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+/// Where `cargo xtask workloads` builds it, from the folder of the project.
+const BUILT: &str = "target/workloads/release/overbank-workloads";
+/// Names another place.
+const PLACE: &str = "OVERBANK_WORKLOADS";
+
+/// What a point runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    pub index: &'static str,
+    pub system: &'static str,
+    /// Items that are asked for.
+    pub subset: u32,
+    /// Whether the measured keys are not those of the warm-up.
+    pub fresh: bool,
+    /// Further arguments of the program.
+    pub more: Vec<String>,
+}
+
+impl Point {
+    pub fn new(index: &'static str, system: &'static str, subset: u32) -> Point {
+        Point { index, system, subset, fresh: false, more: Vec::new() }
+    }
+
+    pub fn fresh(self, fresh: bool) -> Point {
+        Point { fresh, ..self }
+    }
+
+    /// Adds arguments, separated by spaces.
+    pub fn with(mut self, arguments: impl AsRef<str>) -> Point {
+        self.more.extend(arguments.as_ref().split_whitespace().map(str::to_owned));
+        self
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Point { index, system, subset, fresh, more } = self;
+        write!(f, "{index}, {system}, {subset} items")?;
+        if *fresh {
+            f.write_str(", fresh keys")?;
+        }
+        more.iter().try_for_each(|argument| write!(f, " {argument}"))
+    }
+}
+
+/// A figure for each way of counting cycles.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Modes {
+    /// Each miss waits.
+    pub blocking: f64,
+    /// Up to four misses wait together.
+    pub overlap: f64,
+    /// Each miss waits, and an SDC operation costs 40 cycles more.
+    pub as_evaluated: f64,
+}
+
+/// Chooses one.
+pub type Mode = fn(&Modes) -> f64;
+
+/// The ways, by name.
+pub const MODES: [(&str, Mode); 3] = [
+    ("blocking", |of| of.blocking),
+    ("overlap", |of| of.overlap),
+    ("as evaluated", |of| of.as_evaluated),
+];
+
+/// What a point printed, as far as it is used here.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Outcome {
+    pub depth: Option<u64>,
+    pub lookups: u64,
+    pub counters: Counters,
+    pub hits: u64,
+    /// Lookups that ended without an answer.
+    pub dropped: u64,
+    pub lookups_per_second: Modes,
+    pub accesses_per_lookup: f64,
+    pub dram_per_lookup: f64,
+    pub hooks_per_second: f64,
+    #[serde(default)]
+    pub heat: Vec<u64>,
+}
+
+impl Outcome {
+    /// Returns the share of lookups that what stands in front answered rightly.
+    pub fn hit_rate(&self) -> f64 {
+        self.hits as f64 / self.lookups as f64
+    }
+
+    /// Returns SDC's false hits as a share of its lookups.
+    pub fn false_hit_rate(&self) -> f64 {
+        self.counters.sdc.false_hits as f64 / self.counters.sdc.lookups.max(1) as f64
+    }
+}
+
+/// What the points of an experiment have in common.
+#[derive(Clone, Copy)]
+pub struct Common {
+    pub items: u32,
+    pub lookups: u32,
+    pub llc: u64,
+}
+
+impl Common {
+    /// Returns the paper's 1.5 million items before 3 MB; at smoke size a fiftieth.
+    pub fn of(context: &Context<'_>) -> Common {
+        if context.smoke() {
+            Common { items: 30_000, lookups: 4000, llc: 192 << 10 }
+        } else {
+            Common { items: 1_500_000, lookups: 200_000, llc: 3 << 20 }
+        }
+    }
+
+    /// Returns the items of a data set that is this many times the cache: of each, a lookup touches
+    /// its key and the 64 bytes of its value that are read.
+    pub fn subset(&self, ratio: f64) -> u32 {
+        ((ratio * self.llc as f64 / 72.0) as u32).min(self.items)
+    }
+
+    pub fn settings(&self) -> [(&'static str, String); 4] {
+        [
+            ("items of a store", self.items.to_string()),
+            ("key, value, bytes read of it", "8, 512, 64".to_owned()),
+            ("last-level cache", format!("{} KB", self.llc >> 10)),
+            ("lookups", format!("{}, after three times as many", self.lookups)),
+        ]
+    }
+
+    fn arguments(&self, point: &Point, seed: u64) -> Vec<String> {
+        let given = |name: &str| point.more.iter().any(|argument| argument == name);
+        let mut arguments = vec!["run".to_owned()];
+        let keys = if point.fresh { "fresh" } else { "replayed" };
+        let usual = [
+            ("--index", point.index.to_owned()),
+            ("--system", point.system.to_owned()),
+            ("--items", self.items.to_string()),
+            ("--subset", point.subset.to_string()),
+            ("--lookups", self.lookups.to_string()),
+            ("--llc", self.llc.to_string()),
+            ("--keys", keys.to_owned()),
+            ("--seed", seed.to_string()),
+        ];
+        for (name, value) in usual {
+            // A mix of YCSB has its own keys, and a heat map its own cache.
+            let other =
+                (name == "--keys" && given("--ycsb")) || (name == "--llc" && given("--heat"));
+            if !given(name) && !other {
+                arguments.extend([name.to_owned(), value]);
+            }
+        }
+        arguments.extend(point.more.iter().cloned());
+        arguments
+    }
+}
+
+/// Points with their outcomes, or why there is none, in one line.
+pub struct Points(Vec<(Point, Result<Outcome, String>)>);
+
+impl Points {
+    /// Runs points. One that fails is without outcome, and the others stand.
+    pub fn run(
+        context: &mut Context<'_>,
+        common: Common,
+        points: Vec<Point>,
+    ) -> Result<Points, LabError> {
+        let program = program()?;
+        let (seed, stop) = (context.seed, context.stop);
+        let stopped = || stop.load(Ordering::Relaxed);
+        let count = points.len();
+        let waiting = Mutex::new(points.iter().enumerate());
+        let (sender, ended) = std::sync::mpsc::channel();
+        let workers = thread::available_parallelism().map_or(1, usize::from).min(count.max(1));
+        let mut outcomes = vec![None; count];
+        thread::scope(|scope| {
+            for _ in 0..workers {
+                let (sender, waiting, program) = (sender.clone(), &waiting, &program);
+                scope.spawn(move || {
+                    loop {
+                        let next = waiting.lock().ok().and_then(|mut points| points.next());
+                        let Some((at, point)) = next.filter(|_| !stopped()) else { return };
+                        let outcome = run_one(program, &common.arguments(point, seed), &stopped);
+                        if sender.send((at, outcome)).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            let mut done = 0;
+            for (at, outcome) in ended {
+                outcomes[at] = Some(outcome);
+                done += 1;
+                (context.progress)(&points[at].to_string(), done as f64 / count as f64);
+            }
+        });
+        if stopped() {
+            return Err(LabError::Stopped);
+        }
+        let none = || Err("did not run".to_owned());
+        let outcomes = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(none));
+        Ok(Points(points.into_iter().zip(outcomes).collect()))
+    }
+
+    pub fn get(&self, point: &Point) -> Option<&Outcome> {
+        let (_, outcome) = self.0.iter().find(|(of, _)| of == point)?;
+        outcome.as_ref().ok()
+    }
+
+    /// Returns how many times as fast one is as the other.
+    pub fn gain(&self, point: &Point, than: &Point, mode: Mode) -> Option<f64> {
+        let speed = |of| Some(mode(&self.get(of)?.lookups_per_second));
+        Some(speed(point)? / speed(than)?)
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = (&Point, &Outcome)> {
+        self.0.iter().filter_map(|(point, outcome)| Some((point, outcome.as_ref().ok()?)))
+    }
+
+    /// Adds what did not run, and the rate of the slowest program, to a record.
+    pub fn tell(&self, record: &mut Record) {
+        for (point, outcome) in &self.0 {
+            if let Err(why) = outcome {
+                record.claim(format!("{point} runs"), "it does", why.clone(), false);
+            }
+        }
+        let rates = self.all().map(|(_, of)| of.hooks_per_second / 1e6);
+        let slowest = rates.fold(f64::INFINITY, f64::min);
+        if slowest.is_finite() {
+            record.setting("accesses a second, least", format!("{slowest:.1} M"));
+        }
+        let mut kinds: Vec<(&Point, &Outcome)> = Vec::new();
+        for (point, outcome) in self.all() {
+            let same = |of: &Point| (of.index, of.system) == (point.index, point.system);
+            if !kinds.iter().any(|(of, _)| same(of)) {
+                kinds.push((point, outcome));
+            }
+        }
+        record.tables.push(Table::of(
+            "What ran, at the first of its points",
+            kinds,
+            &[
+                ("index", &|(point, _)| point.index.to_owned()),
+                ("system", &|(point, _)| point.system.to_owned()),
+                ("depth", &|(_, of)| of.depth.map_or("–".to_owned(), |depth| depth.to_string())),
+                ("accesses a lookup", &|(_, of)| format!("{:.1}", of.accesses_per_lookup)),
+            ],
+        ));
+    }
+}
+
+/// Returns the program.
+fn program() -> Result<PathBuf, LabError> {
+    let place = std::env::var_os(PLACE).map(PathBuf::from);
+    let here = std::env::current_dir().unwrap_or_default();
+    let found = match place {
+        Some(place) => Some(place),
+        None => here.ancestors().map(|folder| folder.join(BUILT)).find(|path| path.is_file()),
+    };
+    found.filter(|path| path.is_file()).ok_or_else(|| {
+        LabError::failed(format!(
+            "overbank-workloads is not there: build it by `cargo xtask workloads` in the folder of \
+             the sources, and run this there, or name it in {PLACE}"
+        ))
+    })
+}
+
+/// Runs a point; ends it if all is stopped.
+fn run_one(
+    program: &Path,
+    arguments: &[String],
+    stopped: &dyn Fn() -> bool,
+) -> Result<Outcome, String> {
+    let failed = |error: &dyn fmt::Display| error.to_string();
+    let files = || tempfile::tempfile().map_err(|error| failed(&error));
+    let [mut out, mut errors] = [files()?, files()?];
+    let clone = |file: &std::fs::File| file.try_clone().map_err(|error| failed(&error));
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(clone(&out)?).stderr(clone(&errors)?);
+    let mut child = command.spawn().map_err(|error| failed(&error))?;
+    let status = loop {
+        match child.try_wait().map_err(|error| failed(&error))? {
+            Some(status) => break status,
+            None if stopped() => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err("stopped".to_owned());
+            }
+            None => thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let read = |file: &mut std::fs::File| {
+        let mut text = String::new();
+        let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+        read.map(|_| text).map_err(|error| failed(&error))
+    };
+    if !status.success() {
+        let said = read(&mut errors)?;
+        let last = said.lines().rev().find(|line| !line.trim().is_empty());
+        return Err(format!("{status}: {}", last.unwrap_or("it said nothing")));
+    }
+    serde_json::from_str(&read(&mut out)?).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_a_point_go_before_the_usual_ones() {
+        let common = Common { items: 10, lookups: 20, llc: 4096 };
+        let point = Point::new("lmdb", "sdc", 5).with("--lookups 7 --set sdc.family=2");
+        let expected = "run --index lmdb --system sdc --items 10 --subset 5 --llc 4096 --keys \
+                        replayed --seed 3 --lookups 7 --set sdc.family=2";
+        assert_eq!(common.arguments(&point, 3).join(" "), expected);
+        let ycsb = common.arguments(&Point::new("lmdb", "sdc", 5).with("--ycsb B"), 3);
+        assert!(!ycsb.contains(&"--keys".to_owned()));
+    }
+
+    #[test]
+    fn a_program_that_fails_is_a_line() {
+        let run = |script: &str| {
+            run_one(Path::new("/bin/sh"), &["-c".to_owned(), script.to_owned()], &|| false)
+        };
+        let said = run("echo one >&2; echo two >&2; exit 3").expect_err("failed");
+        assert!(said.ends_with("3: two"), "{said}");
+        assert!(run("exit 1").expect_err("failed").ends_with("it said nothing"));
+        assert!(run("echo '{}'").expect_err("no outcome").contains("missing field"));
+        assert!(run_one(Path::new("/nonexistent"), &[], &|| false).is_err());
+        let stopped = run_one(Path::new("/bin/sleep"), &["60".to_owned()], &|| true);
+        assert_eq!(stopped.expect_err("stopped"), "stopped");
+    }
+}

@@ -1,0 +1,103 @@
+//! A database in memory under YCSB's mixes, by the size of values.
+
+use super::SDC15;
+use super::point::{Common, Point, Points};
+use crate::prelude::*;
+
+/// Databases: the first has the nodes of the paper's, which is not to be had.
+const INDEXES: [(&str, &str); 3] =
+    [("masstree", "Masstree's nodes"), ("lmdb", "LMDB"), ("redb", "redb")];
+const MIXES: [&str; 4] = ["A", "B", "C", "D"];
+const VALUES: [u32; 5] = [8, 64, 128, 256, 512];
+const SMOKE: [u32; 2] = [8, 512];
+
+struct All {
+    items: u32,
+    values: &'static [u32],
+    points: Points,
+}
+
+fn point(index: &'static str, system: &'static str, items: u32, mix: &str, value: u32) -> Point {
+    Point::new(index, system, items).with(format!("--ycsb {mix} --value {value}"))
+}
+
+impl All {
+    fn gain(&self, index: &'static str, mix: &str, value: u32) -> Option<f64> {
+        let of = |system| point(index, system, self.items, mix, value);
+        self.points.gain(&of("sdc"), &of("regular"), |modes| modes.as_evaluated)
+    }
+
+    fn least(&self, value: u32, least: f64) -> Option<Finding> {
+        let gain = self.gain("masstree", "C", value)?;
+        Finding::new(gain >= least, format!("{gain:.2}"))
+    }
+}
+
+const CLAIMS: &[Claim<All>] = &[
+    Claim::timed("workload C, values of 8 bytes", "up to 3.3; ≥ 2.5 here", |all: &All| {
+        all.least(8, 2.5)
+    }),
+    Claim::timed("workload C, values of 512 bytes", "1.9; ≥ 1.5 here", |all: &All| {
+        all.least(512, 1.5)
+    }),
+    Claim::timed("C ≥ B ≥ A for all values", "less with more writes", |all: &All| {
+        let gains = all.values.iter().map(|value| {
+            ["C", "B", "A"].map(|mix| all.gain("masstree", mix, *value).unwrap_or(f64::NAN))
+        });
+        let gains: Vec<_> = gains.collect();
+        let holds = gains.iter().all(|[c, b, a]| c >= b && b >= a);
+        Finding::new(holds, listed(&gains, |[c, b, a]| format!("{c:.2}, {b:.2}, {a:.2}")))
+    }),
+    Claim::timed("the gain falls with the size of values", "so it is", |all: &All| {
+        let gain = |value: &u32| all.gain("masstree", "C", *value);
+        let gains: Vec<f64> = all.values.iter().filter_map(gain).collect();
+        let falls = gains.windows(2).all(|pair| pair[1] <= pair[0]);
+        Finding::new(falls, listed(&gains, |gain| format!("{gain:.2}")))
+    }),
+];
+
+pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
+    let smoke = context.smoke();
+    let common = Common {
+        items: if smoke { 30_000 } else { 1_000_000 },
+        lookups: if smoke { 6000 } else { 96_000 },
+        ..Common::of(context)
+    };
+    let items = common.items;
+    let values: &[u32] = if smoke { &SMOKE } else { &VALUES };
+    let cells = pairs(&pairs(&INDEXES.map(|(index, _)| index), &MIXES), values);
+    let all = cells.into_iter().flat_map(|((index, mix), value)| {
+        ["regular", "sdc"].map(|system| point(index, system, items, mix, value))
+    });
+    let points = Points::run(context, common, all.collect())?;
+    let all = All { items, values, points };
+    let mut record = SDC15.record(context);
+    record.setting("items", items);
+    record.setting("requests", format!("{}, after a third as many", common.lookups));
+    record.setting("last-level cache", format!("{} KB", common.llc >> 10));
+    all.points.tell(&mut record);
+    record.judge("", CLAIMS, &all);
+    record.note(
+        "The paper's database is Silo, which is not to be had here. These have its keys, its mixes, \
+         its sizes and its one thread: a tree of Masstree's nodes, one layer of 15 keys a node with \
+         version checks, and two databases as they are. Gains are as evaluated.",
+    );
+    for (index, name) in INDEXES {
+        let curve = |mix: &&str| {
+            let at = |value: &u32| Some((f64::from(*value), all.gain(index, mix, *value)?));
+            Series::measured(format!("workload {mix}"), values.iter().filter_map(at).collect())
+        };
+        let plot = Plot::new(name, "bytes of a value", "times as fast as the regular machine");
+        record.plots.push(plot.log_x().with(MIXES.iter().map(curve)));
+    }
+    record.tables.push(Table::pivot(
+        "Times as fast as the regular machine, as evaluated",
+        "database, workload",
+        (pairs(&INDEXES, &MIXES), |((_, name), mix)| format!("{name}, {mix}")),
+        (values, |value| format!("{value} bytes")),
+        |((index, _), mix), value| {
+            all.gain(index, mix, **value).map_or("–".to_owned(), |gain| format!("{gain:.2}"))
+        },
+    ));
+    Ok(record)
+}
