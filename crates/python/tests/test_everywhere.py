@@ -18,6 +18,7 @@ PARTITION = overbank.Partition(KEYS[:1000], np.zeros(1000, np.uint8))
 SKETCH = overbank.Sketch(100)
 ASIDE = overbank.LookAside(1000)
 VERSIONED = overbank.Versioned(1000)
+COMMIT = VERSIONED.commit(1)
 TREE = overbank.Tree(len(KEYS), hints=1000)
 
 
@@ -29,12 +30,6 @@ def fill() -> None:
 def write() -> None:
     with ASIDE.writing(KEYS[:900]):
         pass
-
-
-def commit() -> None:
-    with VERSIONED.commit(VERSIONED.published + 1) as changes:
-        changes.change(KEYS, KEYS)
-        changes.touch(KEYS)
 
 
 CALLS = {
@@ -52,7 +47,8 @@ CALLS = {
     "LookAside.lookup_through": lambda: ASIDE.lookup_through(KEYS, FIB.lookup),
     "LookAside.fill": fill,
     "LookAside.writing": write,
-    "Versioned.commit": commit,
+    "Commit.change": lambda: COMMIT.change(KEYS, KEYS),
+    "Commit.touch": lambda: COMMIT.touch(KEYS),
     "View.lookup": lambda: VERSIONED.latest().lookup(KEYS),
     "View.lookup_through": lambda: VERSIONED.latest().lookup_through(KEYS, FIB.lookup),
     "Tree.insert": lambda: TREE.insert(KEYS, KEYS),

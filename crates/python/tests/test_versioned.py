@@ -295,6 +295,8 @@ def test_an_ended_commit_takes_nothing() -> None:
                     call()
                 assert "\n" not in str(caught.value)
         assert table.published == published and said(table.latest(), 1) == [2]
+        with pytest.raises(ValueError, match=text):
+            commit.publish()
     names = list(inspect.signature(overbank.Commit.__exit__).parameters)
     assert names == ["self", "kind", "error", "trace"]
 
