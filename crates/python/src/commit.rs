@@ -165,7 +165,7 @@ impl Commit {
     }
 
     /// Ends the commit after the database has committed, as leaving the block does if a change was
-    /// named. Needed without a block, and if the transaction changed other tables alone.
+    /// named. Needed without a block, and where several tables share a transaction.
     fn publish(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.end(true))
     }

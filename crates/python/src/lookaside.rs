@@ -89,7 +89,8 @@ impl LookAside {
     /// in; returns (values, found).
     ///
     /// load takes an array of keys and returns (values, found), as Fib.lookup does. Other threads
-    /// may read and write meanwhile, and load may use the table.
+    /// may read and write meanwhile, and load may use the table. With measure=True some calls ask
+    /// load for all keys.
     fn lookup_through<'py>(
         &self,
         keys: &Bound<'py, PyAny>,

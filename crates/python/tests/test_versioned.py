@@ -205,10 +205,16 @@ def test_a_commit_without_changes_is_not_published() -> None:
     assert table.published == 4 and said(table.latest(), 1) == [2]
     with pytest.raises(ValueError, match="was aborted"):
         commit.touch(array(1))
-    # Unless it says so: the transaction changed other tables.
-    with table.commit(5) as commit:
+    # Unless it says so: the transaction changed another table.
+    other = filled(4)
+    with table.commit() as commit, other.commit() as change:
+        commit.begin(5)
+        change.begin(5)
+        change.change(array(1), array(20))
         commit.publish()
-    assert table.published == 5 and said(table.at(5), 1) == [2]
+        change.publish()
+    assert table.published == other.published == 5
+    assert said(table.at(5), 1) == [2] and said(other.at(5), 1) == [20]
     for number, change in enumerate(
         [
             lambda commit: commit.touch(array(1)),
