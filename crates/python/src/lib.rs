@@ -7,23 +7,27 @@
 //! ```
 //!
 //! *Threads.* Each object may be used from any number of threads. A change holds the object's lock;
-//! the lookups of `Fib` and `Partition`, and all of `LookAside`, take none and go on meanwhile. No
+//! the lookups of `Fib`, `Partition` and the look-aside tables take none and go on meanwhile. No
 //! lock is held while the GIL is waited for.
 //!
 //! *Errors.* Sizes and arguments are checked before anything is allocated for them; what is refused
 //! is an exception with one line. An array that another thread writes during a call is read as it
 //! comes: the answer is of no use then, and nothing worse happens.
 
+mod answers;
 mod arrays;
 mod cache;
+mod commit;
 mod errors;
 mod fib;
 mod hash;
 mod lookaside;
+mod meter;
 mod models;
 mod partition;
 mod sketch;
 mod tree;
+mod versioned;
 mod writing;
 
 use pyo3::prelude::*;
@@ -32,7 +36,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _overbank {
     #[pymodule_export]
+    use super::answers::Tickets;
+    #[pymodule_export]
     use super::cache::Cache;
+    #[pymodule_export]
+    use super::commit::Commit;
     #[pymodule_export]
     use super::errors::{ImageError, TableFull};
     #[pymodule_export]
@@ -40,7 +48,7 @@ mod _overbank {
     #[pymodule_export]
     use super::hash::{hash_bytes, mix};
     #[pymodule_export]
-    use super::lookaside::{LookAside, Tickets};
+    use super::lookaside::LookAside;
     #[pymodule_export]
     use super::models::{Design, hit_rate};
     #[pymodule_export]
@@ -49,6 +57,8 @@ mod _overbank {
     use super::sketch::Sketch;
     #[pymodule_export]
     use super::tree::Tree;
+    #[pymodule_export]
+    use super::versioned::{Versioned, View};
     #[pymodule_export]
     use super::writing::Writing;
 

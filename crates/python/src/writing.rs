@@ -14,8 +14,9 @@ use overbank::lookaside::{Clearing, KEPT_MAX, Writing as Guard};
 use pyo3::prelude::*;
 use self_cell::self_cell;
 
+use crate::answers::{Answers, answer};
 use crate::errors::{lock, reserve, value};
-use crate::lookaside::{Answers, Table, answer};
+use crate::lookaside::Table;
 
 /// A write of the index: see LookAside.writing.
 ///

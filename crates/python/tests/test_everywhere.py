@@ -17,6 +17,8 @@ CACHE = overbank.Cache("set-8", 1 << 14, value_bits=32)
 PARTITION = overbank.Partition(KEYS[:1000], np.zeros(1000, np.uint8))
 SKETCH = overbank.Sketch(100)
 ASIDE = overbank.LookAside(1000)
+VERSIONED = overbank.Versioned(1000)
+COMMIT = VERSIONED.commit(1)
 TREE = overbank.Tree(len(KEYS), hints=1000)
 
 
@@ -45,6 +47,10 @@ CALLS = {
     "LookAside.lookup_through": lambda: ASIDE.lookup_through(KEYS, FIB.lookup),
     "LookAside.fill": fill,
     "LookAside.writing": write,
+    "Commit.change": lambda: COMMIT.change(KEYS, KEYS),
+    "Commit.touch": lambda: COMMIT.touch(KEYS),
+    "View.lookup": lambda: VERSIONED.latest().lookup(KEYS),
+    "View.lookup_through": lambda: VERSIONED.latest().lookup_through(KEYS, FIB.lookup),
     "Tree.insert": lambda: TREE.insert(KEYS, KEYS),
     "Tree.lookup": lambda: TREE.lookup(KEYS),
     "Tree.range": lambda: TREE.range(),
@@ -99,6 +105,7 @@ def test_no_argument_does_harm() -> None:
     """Every call with every pair of odd arguments: an answer, or an exception of one line."""
     table = overbank.Partition(KEYS[:100], np.zeros(100, np.uint8), value_bits=1, room=200)
     aside = overbank.LookAside(64)
+    versioned = overbank.Versioned(64, measure=True)
     things = [
         overbank.Fib(64),
         overbank.Fib(64, key="u4", value="u2"),
@@ -110,6 +117,9 @@ def test_no_argument_does_harm() -> None:
         aside,
         aside.lookup(KEYS[:3])[2],
         aside.writing(KEYS[:3]),
+        versioned.latest(),
+        versioned.commit(1),
+        versioned,
         overbank.Tree(64, hints=64),
         overbank.Design("set-4"),
         overbank.Fib,
@@ -117,6 +127,7 @@ def test_no_argument_does_harm() -> None:
         overbank.Partition,
         overbank.Sketch,
         overbank.LookAside,
+        overbank.Versioned,
         overbank.Tree,
         overbank.Design,
         overbank.hit_rate,
@@ -129,6 +140,8 @@ def test_no_argument_does_harm() -> None:
     for thing in things:
         names = [name for name in dir(thing) if not name.startswith("_") and name != "save"]
         names += [name for name in ("__getitem__", "__setitem__", "__exit__") if not isinstance(thing, type)]
+        # After these a commit takes nothing.
+        names.sort(key=lambda name: name in ("abort", "publish", "__exit__"))
         calls += [of for name in names if callable(of := getattr(thing, name, None))]
     refused = answered = 0
     for call in calls:

@@ -1,9 +1,12 @@
 import inspect
+import re
 import threading
+import time
+from typing import Any
 
 import numpy as np
 import pytest
-from twins import MASK, random_keys
+from twins import MASK, array, random_keys
 
 import overbank
 
@@ -20,10 +23,6 @@ class Index:
         found = [key in self.map for key in keys.tolist()]
         values = [self.map.get(key, 0) for key in keys.tolist()]
         return np.array(values, np.uint64), np.array(found, bool)
-
-
-def array(*numbers: int) -> np.ndarray:
-    return np.array(numbers, np.uint64)
 
 
 def filled(entries: int, count: int) -> overbank.LookAside:
@@ -361,6 +360,130 @@ def test_steps_aside_where_it_does_not_pay() -> None:
     assert overbank.LookAside(9).report == "open: it has no gate"
 
 
+class Calls:
+    """An index that has every key, and how many keys each call asked for."""
+
+    def __init__(self, nanoseconds: int) -> None:
+        self.nanoseconds, self.calls = nanoseconds, list[int]()
+
+    def load(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        self.calls.append(len(keys))
+        end = time.perf_counter_ns() + len(keys) * self.nanoseconds
+        while time.perf_counter_ns() < end:
+            pass
+        return keys, np.ones(len(keys), bool)
+
+
+def front(kind: type) -> tuple[Any, Any]:
+    """A table that measures, and what is looked up in."""
+    table = kind(3000, measure=True)
+    assert table.is_open and table.report == "open: costs are not measured yet"
+    return table, table if kind is overbank.LookAside else table.latest()
+
+
+def index_cost(report: str) -> float:
+    found = re.search(r" instead of (\d+) ns, ", report)
+    assert found, report
+    return float(found[1])
+
+
+KINDS = [overbank.LookAside, overbank.Versioned]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_measures_that_it_pays(kind: type) -> None:
+    """Few keys before a slow index: calls 256 to 767 go around, with all of their keys."""
+    table, view = front(kind)
+    index, rng = Calls(200), np.random.default_rng(5)
+    for _ in range(900):
+        keys = rng.integers(0, 300, 512, dtype=np.uint64)
+        values, found = view.lookup_through(keys, index.load)
+        assert np.array_equal(values, keys) and found.all()
+        assert len(view.lookup_through(array(), index.load)[0]) == 0
+    # And the first call, with an empty table.
+    assert index.calls.count(512) == 1 + 512 and 0 not in index.calls
+    assert table.is_open and re.match(r"open: (9\d|100)\.", table.report), table.report
+    assert 190 < index_cost(table.report) < 2000, table.report
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_measures_that_it_does_not_pay(kind: type) -> None:
+    """Keys that hardly come again before a fast index: it steps aside, and 15 calls of 16 do.
+
+    What the caller does between calls counts as no cost.
+    """
+    table, view = front(kind)
+    index, rng = Calls(0), np.random.default_rng(5)
+    turns = 0
+    while table.is_open and turns < 3000:
+        keys = rng.integers(0, MASK, 512, dtype=np.uint64)
+        values, found = view.lookup_through(keys, index.load)
+        assert np.array_equal(values, keys) and found.all()
+        # From the last calls before those around the table are timed.
+        if turns > 630:
+            time.sleep(0.001)
+        turns += 1
+    assert turns < 3000 and table.report.startswith("closed: "), table.report
+    # 1 ms a call would be 1,953 ns a key.
+    assert index_cost(table.report) < 600, table.report
+    misses = table.counters["misses"]
+    for _ in range(320):
+        view.lookup_through(rng.integers(0, MASK, 512, dtype=np.uint64), index.load)
+    # One key in 32 is counted, if it goes through the table.
+    through = (table.counters["misses"] - misses) * 32 / 512
+    assert not table.is_open and 12 < through < 30, through
+
+
+def test_measures_calls_of_any_length_in_any_thread() -> None:
+    """Threads at once, calls within calls, calls that fail, without keys, with many and few."""
+    table = overbank.LookAside(3000, measure=True, costs=(10, 10, 1000))
+    assert table.report == "open: too few lookups to decide yet"
+    index = Index(np.arange(5000, dtype=np.uint64), np.arange(5000, dtype=np.uint64))
+    wrong: list[str] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+
+        def nested(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            if seed == 0 and rng.random() < 0.1:
+                raise ZeroDivisionError
+            return table.lookup_through(keys, index.load)
+
+        for _ in range(1500):
+            keys = rng.integers(0, 6000, rng.choice([0, 1, 30, 600, 3000]), dtype=np.uint64)
+            try:
+                values, found = table.lookup_through(keys, nested if seed < 2 else index.load)
+            except ZeroDivisionError:
+                continue
+            if not np.array_equal(found, keys < 5000) or not np.array_equal(values[found], keys[found]):
+                wrong.append(str(keys))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    [one.start() for one in threads]
+    [one.join() for one in threads]
+    assert not wrong and re.match(r"(open|closed): [\d.]+ % of lookups hit", table.report)
+    # What load answers where the table is passed by is checked as well.
+    for _ in range(300):
+        table.lookup_through(np.arange(600, dtype=np.uint64), index.load)
+    table = overbank.LookAside(300, measure=True)
+    for _ in range(300):
+        table.lookup_through(array(*range(512)), index.load)
+    asked = index.asked
+    for answers, error, text in [
+        (None, TypeError, "load returned NoneType; expected"),
+        ((array(1), np.ones(1, bool)), ValueError, "keys of load has 512 elements, values has 1"),
+    ]:
+        with pytest.raises(error, match=text):
+            table.lookup_through(array(*range(512)), lambda keys: answers)
+    with pytest.raises(ValueError, match="read-only"):
+        table.lookup_through(array(*range(512)), lambda keys: (keys.sort(), index.load(keys))[1])
+    with pytest.raises(TypeError, match="keys: dtype int64"):
+        table.lookup_through(np.arange(512), index.load)
+    # Absent keys have the value 0, whatever load says.
+    values, found = table.lookup_through(array(*range(512)), lambda keys: (keys, keys % 2 == 0))
+    assert index.asked == asked and values.sum() == sum(range(0, 512, 2)) and found.sum() == 256
+
+
 def test_refuses_in_one_line() -> None:
     table = overbank.LookAside(100)
     keys = np.arange(3, dtype=np.uint64)
@@ -373,6 +496,7 @@ def test_refuses_in_one_line() -> None:
         (lambda: overbank.LookAside(60_000_000), ValueError, "max_bytes=1073741824"),
         (lambda: overbank.LookAside(4, max_bytes=127), ValueError, "a table of 128 bytes"),
         (lambda: overbank.LookAside(9, seed=-1), ValueError, "seed -1"),
+        (lambda: overbank.LookAside(9, measure=None), TypeError, "measure"),
         (lambda: overbank.LookAside(9, costs=3), TypeError, "costs: int; expected three"),
         (lambda: overbank.LookAside(9, costs=(1, 2)), TypeError, "costs: tuple"),
         (lambda: overbank.LookAside(9, costs=(1, -2, 3)), ValueError, "costs: miss -2: must be"),

@@ -15,7 +15,9 @@ def test_the_package_says_what_it_has() -> None:
         thing = getattr(overbank, name)
         assert name == "__version__" or thing.__doc__, name
     tables = (overbank.Cache, overbank.Fib, overbank.Partition, overbank.Sketch)
-    for kind in (*tables, overbank.LookAside, overbank.Tickets, overbank.Tree, overbank.Writing):
+    live = (overbank.LookAside, overbank.Tickets, overbank.Writing)
+    numbered = (overbank.Versioned, overbank.View, overbank.Commit)
+    for kind in (*tables, *live, *numbered, overbank.Tree):
         methods = [name for name in vars(kind) if not name.startswith("_")]
         assert all(getattr(kind, name).__doc__ for name in methods), kind
     assert overbank.__version__.count(".") == 2

@@ -15,3 +15,7 @@ def mix(number: int) -> int:
 
 def random_keys(seed: int, count: int, below: int = MASK) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, int(below), count, dtype=np.uint64, endpoint=True)
+
+
+def array(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.uint64)

@@ -4,6 +4,7 @@
 - Fib: an exact map that any number of threads read while one writes.
 - Partition, PartitionReplica: which part a key belongs to, without the keys.
 - LookAside: answers of an index, kept in front of it. Tickets, Writing: what keeps them right.
+- Versioned: the same for a database with snapshots. View: one snapshot. Commit: a transaction.
 - Tree: an ordered map with hints of where keys were found last.
 - Sketch: which keys are hot, in fixed memory.
 - hit_rate: the final hit rate of a geometry, by a model.
@@ -19,6 +20,7 @@ import numpy as _numpy  # First, for a clear error without it.
 
 from ._overbank import (
     Cache,
+    Commit,
     Design,
     Fib,
     ImageError,
@@ -29,6 +31,8 @@ from ._overbank import (
     TableFull,
     Tickets,
     Tree,
+    Versioned,
+    View,
     Writing,
     __version__,
     hash_bytes,
@@ -54,6 +58,7 @@ __all__ = [
     "Cache",
     "Calculation",
     "Check",
+    "Commit",
     "Design",
     "DocumentError",
     "Experiment",
@@ -71,6 +76,8 @@ __all__ = [
     "TableFull",
     "Tickets",
     "Tree",
+    "Versioned",
+    "View",
     "Writing",
     "__version__",
     "hash_bytes",
