@@ -61,14 +61,14 @@ enum Step {
     Oldest,
     /// The public face of the tables is that of the list
     Api,
+    /// The programs on the machine of the SDC paper, which the lab runs: clippy, and their tests
+    Workloads,
     /// Builds the tests once
     Build,
     /// Unit, property and end-to-end tests
     Tests,
     /// The crate that measures what others have built: clippy, and its tests
     Peers,
-    /// The programs on the machine of the SDC paper: clippy, and their tests
-    Workloads,
     /// The Python package: built, installed in a virtual environment, tested there
     Python,
     /// Examples in the documentation

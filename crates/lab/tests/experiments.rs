@@ -6,6 +6,7 @@ use overbank_kit::machine::Machine;
 use overbank_kit::report::outcomes;
 use overbank_kit::results::Outcome;
 use overbank_lab::experiments::{ALL, by_name, sort};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,12 +33,33 @@ const NEED_SERVICES: &[&str] = &["sb-log"];
 /// Experiments with indexes and databases of others.
 const NEED_ASIDE: &[&str] = &["lookaside", "lookaside-writes", "lookaside-threads"];
 
+/// Experiments that run `overbank-workloads`.
+const NEED_WORKLOADS: &[&str] = &[
+    "sdc1",
+    "sdc7",
+    "sdc8",
+    "sdc9",
+    "sdc10",
+    "sdc11",
+    "sdc12",
+    "sdc13",
+    "sdc14",
+    "sdc15",
+    "sdcmodern",
+    "sdcgap",
+];
+
 /// Whether this machine can run an experiment.
 fn can_run(name: &str) -> bool {
     let root = || Command::new("sh").args(["-c", "test $(id -u) = 0 && ip netns list"]).output();
     let is_root =
         || overbank_testing::needs("root", root().is_ok_and(|done| done.status.success()));
+    let built =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/workloads/release/overbank-workloads");
+    let is_built =
+        || overbank_testing::needs("`cargo xtask workloads`", Path::new(built).is_file());
     (!NEED_ROOT.contains(&name) || is_root())
+        && (!NEED_WORKLOADS.contains(&name) || is_built())
         && (!NEED_ASIDE.contains(&name) || cfg!(feature = "aside"))
         && (!NEED_SERVICES.contains(&name) || cfg!(feature = "services"))
         && !NEED_PROGRAM.contains(&name)

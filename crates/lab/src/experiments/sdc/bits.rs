@@ -38,6 +38,7 @@ const CLAIMS: &[Claim<[Row]>] = &[
 ];
 
 pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
+    context.step("bits", 0.0)?;
     let paper = Level { bytes: 40 << 20, ways: 20, cycles: 0 };
     let short = SdcShape { sub_tag_bits: 4, ..SdcShape::paper() };
     let (simulated, modern) = (Shape::paper().llc, Shape::modern().llc);

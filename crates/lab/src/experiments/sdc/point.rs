@@ -178,6 +178,7 @@ impl Points {
         common: Common,
         points: Vec<Point>,
     ) -> Result<Points, LabError> {
+        context.step("points", 0.0)?;
         let program = program()?;
         let (seed, stop) = (context.seed, context.stop);
         let stopped = || stop.load(Ordering::Relaxed);
