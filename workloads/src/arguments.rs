@@ -9,7 +9,7 @@ use overbank_watched::item::{Reading, WORD};
 use overbank_watched::store::{self, System};
 use serde_json::Value;
 
-use crate::keys::{ITEMS_MAX, Ycsb};
+use crate::keys::{ITEMS_MAX, Placement, Ycsb};
 
 /// Bytes of a cache line: what one read of a value touches.
 const LINE: usize = 64;
@@ -72,6 +72,9 @@ pub struct Run {
     /// Items that are asked for [default: all]
     #[arg(long)]
     pub subset: Option<usize>,
+    /// Where the items lie that are asked for
+    #[arg(long, default_value = "together")]
+    pub placement: Placement,
     /// Requests that are measured
     #[arg(long, default_value_t = 1_000_000)]
     pub lookups: usize,

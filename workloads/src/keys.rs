@@ -1,8 +1,8 @@
 //! Which keys are asked for, and in which order.
 //!
-//! Items are numbers; an item's key is a bijection of its number. Rank r of Zipf's law is item r,
-//! or, in workload D, the r-th newest. Items are inserted in random order, so popular ones are not
-//! neighbours in memory.
+//! Items are numbers; an item's key is a bijection of its number. The items that are asked for are
+//! the first ones, and the ranks of Zipf's law are theirs in random order. In workload D rank r is
+//! the r-th newest item. Neighbours in the order of insertion are neighbours in memory.
 
 use clap::ValueEnum;
 use overbank_kit::zipf::Zipf;
@@ -65,6 +65,15 @@ impl Ycsb {
     }
 }
 
+/// Where the items lie that are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Placement {
+    /// Inserted first: side by side in memory, as the first records of YCSB are
+    Together,
+    /// Inserted at random among all others
+    Scattered,
+}
+
 /// Returns the key of an item: the finaliser of splitmix64, a bijection.
 pub fn key(item: u32) -> u64 {
     let mut key = (u64::from(item) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -77,6 +86,8 @@ pub fn key(item: u32) -> u64 {
 pub struct Keys {
     random: Pcg64Mcg,
     zipf: Zipf,
+    /// The item of each rank.
+    ranks: Vec<u32>,
     ycsb: Ycsb,
     /// Items that exist.
     items: u32,
@@ -91,12 +102,21 @@ impl Keys {
         }
         let zipf = Zipf::new(subset, theta)?;
         let random = Pcg64Mcg::new(u128::from(seed) << 64 | u128::from(key(seed as u32)));
-        Some(Self { random, zipf, ycsb, items })
+        let mut keys = Self { random, zipf, ranks: Vec::new(), ycsb, items };
+        keys.ranks = keys.shuffled(subset);
+        Some(keys)
     }
 
-    /// Returns all items in random order.
-    pub fn order(&mut self) -> Vec<u32> {
-        let mut order: Vec<u32> = (0..self.items).collect();
+    /// Returns all items in the order of insertion.
+    pub fn order(&mut self, placement: Placement) -> Vec<u32> {
+        match placement {
+            Placement::Together => (0..self.items).collect(),
+            Placement::Scattered => self.shuffled(self.items),
+        }
+    }
+
+    fn shuffled(&mut self, n: u32) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..n).collect();
         for i in (1..order.len()).rev() {
             let j = self.below(i as u64 + 1) as usize;
             order.swap(i, j);
@@ -116,7 +136,8 @@ impl Keys {
             return Op::new(Ask::Insert, self.items - 1);
         }
         let rank = self.zipf.rank(self.random.next_u64());
-        let item = if self.ycsb == Ycsb::D { self.items - 1 - rank } else { rank };
+        let newest = self.items - 1;
+        let item = if self.ycsb == Ycsb::D { newest - rank } else { self.ranks[rank as usize] };
         Op::new(if write { Ask::Update } else { Ask::Read }, item)
     }
 

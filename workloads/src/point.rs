@@ -22,6 +22,7 @@ struct Report<'a> {
     system: String,
     items: usize,
     subset: usize,
+    placement: String,
     lookups: usize,
     warmup: usize,
     /// `replayed`, `fresh`, or the mix of YCSB.
@@ -95,7 +96,7 @@ pub fn run(run: &Run) -> Result<()> {
         machine: &mut machine,
         may_drop: run.system == System::Sdc && run.false_hit == FalseHit::Dropped,
     };
-    for item in keys.order() {
+    for item in keys.order(run.placement) {
         point.store.fill(keys::key(item))?;
     }
     point.store.ready()?;
@@ -118,6 +119,7 @@ pub fn run(run: &Run) -> Result<()> {
         system: name(&run.system),
         items: run.items,
         subset,
+        placement: name(&run.placement),
         lookups: run.lookups,
         warmup: run.warmup(),
         keys: match run.ycsb {
