@@ -103,8 +103,8 @@ impl<I: Index<K, V>, K: Plain, V: Plain> Aside<I, K, V> {
         new
     }
 
-    /// Calls a closure with the index, to change any part of it: many keys, a range, all. Clears the
-    /// table, which takes no answers in until the closure has returned or panicked.
+    /// Calls a closure with the index, to change any part of it: many keys, a range, all. Clears
+    /// the table, which takes no answers in until the closure has returned or panicked.
     pub fn change<R>(&self, change: impl FnOnce(&I) -> R) -> R {
         let _clearing = self.table.clearing();
         change(&self.index)

@@ -28,7 +28,7 @@ pub const GAPS: &[Gap] = &[
     },
     Gap {
         name: "size",
-        text: "a lookup compares values of its own size alone; inserts and invalidations clear \
+        text: "a lookup compares values of the same size alone; inserts and invalidations clear \
                equal sub-tags of every size, so that no key has two values",
     },
     Gap {

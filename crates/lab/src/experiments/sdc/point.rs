@@ -1,5 +1,5 @@
-//! A point: one run of `overbank-workloads`, the program in which real indexes run on the machine of
-//! the paper. Points are simulated, not timed, so as many run at once as there are cores.
+//! A point: one run of `overbank-workloads`, the program in which real indexes run on the machine
+//! of the paper. Points are simulated, not timed, so as many run at once as there are cores.
 
 use crate::prelude::*;
 use overbank_sdc::Counters;

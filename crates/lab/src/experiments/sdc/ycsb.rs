@@ -4,7 +4,7 @@ use super::SDC15;
 use super::point::{Common, Point, Points};
 use crate::prelude::*;
 
-/// Databases: the first has the nodes of the paper's, which is not to be had.
+/// Databases: the first has the nodes of the paper's, which is unavailable.
 const INDEXES: [(&str, &str); 3] =
     [("masstree", "Masstree's nodes"), ("lmdb", "LMDB"), ("redb", "redb")];
 const MIXES: [&str; 4] = ["A", "B", "C", "D"];
@@ -78,7 +78,7 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     all.points.tell(&mut record);
     record.judge("", CLAIMS, &all);
     record.note(
-        "The paper's database is Silo, which is not to be had here. These have its keys, its mixes, \
+        "The paper's database is Silo, which is unavailable here. These have its keys, its mixes, \
          its sizes and its one thread: a tree of Masstree's nodes, one layer of 15 keys a node with \
          version checks, and two databases as they are. Gains are as evaluated.",
     );
