@@ -29,38 +29,38 @@ use serde_json::json;
 use crate::output::{self, Block, target};
 use crate::{clock, machine};
 
-/// Arguments of `aside`.
+/// Arguments of `aside`, and of `mdbx`.
 #[derive(Args)]
 pub struct Options {
     /// Small sizes: seconds instead of minutes; figures mean little
     #[arg(long)]
-    smoke: bool,
+    pub smoke: bool,
     /// Keys of the index
     #[arg(long, value_name = "N", default_value_t = 10_000_000,
           default_value_if("smoke", ArgPredicate::Equals("true".into()), "100000"),
           value_parser = clap::value_parser!(u32).range(1000..=100_000_000))]
-    keys: u32,
+    pub keys: u32,
     /// Skews; 0 is uniform
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,0.8,0.99")]
-    zipf: Vec<f64>,
+    pub zipf: Vec<f64>,
     /// Rounds in which the fronts take turns
     #[arg(long, value_name = "N", default_value_t = 7,
           default_value_if("smoke", ArgPredicate::Equals("true".into()), "2"),
           value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    pub rounds: u32,
     /// Lookups of a turn
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
           default_value_if("smoke", ArgPredicate::Equals("true".into()), "50000"))]
-    lookups: usize,
+    pub lookups: usize,
     /// Seed of the keys drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     /// Core to run on [default: the last one]
     #[arg(long, value_name = "N")]
-    core: Option<usize>,
+    pub core: Option<usize>,
     /// Folder of the results
     #[arg(long, value_name = "DIR", default_value = "target/peers")]
-    out: PathBuf,
+    pub out: PathBuf,
 }
 
 /// What answers lookups that an index need not.
@@ -85,7 +85,9 @@ impl Index for hashbrown::HashMap<u64, u64, FixedState> {
     }
 }
 
-fn checked(key: u64, value: Option<u64>) {
+/// Panics at a wrong answer.
+#[inline]
+pub fn checked(key: u64, value: Option<u64>) {
     assert_eq!(value, Some(!key), "a wrong answer");
 }
 
@@ -236,15 +238,18 @@ impl Chosen {
     }
 }
 
-struct Row {
-    name: String,
-    bytes: u64,
-    ns: Vec<f64>,
-    hits: f64,
+/// What was measured of a front.
+pub struct Row {
+    pub name: String,
+    pub bytes: u64,
+    /// Nanoseconds of a lookup, round by round.
+    pub ns: Vec<f64>,
+    /// Share of the lookups of the last round that the front answered.
+    pub hits: f64,
 }
 
 impl Row {
-    fn new(name: &str, bytes: u64) -> Row {
+    pub fn new(name: &str, bytes: u64) -> Row {
         Row { name: name.to_owned(), bytes, ns: Vec::new(), hits: 0.0 }
     }
 }
@@ -274,7 +279,8 @@ pub fn run(options: &Options) -> Result<()> {
             ];
             let others = sized.iter();
             fronts.extend(others.map(|of| (Row::new(of.name, of.bytes), (of.make)(of.entries))));
-            let rows = measure(options, &keys, index, theta, fronts)?;
+            measure(options, &keys, theta, &mut fronts, |front, keys| Ok(front.run(keys, index)))?;
+            let rows: Vec<Row> = fronts.into_iter().map(|(row, _)| row).collect();
             if index_name == "BTreeMap" && theta == 0.99 {
                 claims.extend(goals(&rows));
             }
@@ -317,13 +323,15 @@ pub fn run(options: &Options) -> Result<()> {
     .write(&options.out)
 }
 
-fn measure(
+/// Warms fronts up and lets them take turns on fresh keys; `run` returns the hits. What has no
+/// bytes has nothing to warm up.
+pub fn measure<F>(
     options: &Options,
     keys: &[u64],
-    index: &dyn Index,
     theta: f64,
-    mut fronts: Vec<(Row, Box<dyn Front>)>,
-) -> Result<Vec<Row>> {
+    fronts: &mut [(Row, F)],
+    mut run: impl FnMut(&mut F, &[u64]) -> Result<u64>,
+) -> Result<()> {
     let mut stream = FlowStream::zipf(options.keys, theta, options.seed)?;
     let mut draw = |count: usize| -> Vec<u64> {
         (0..count).map(|_| keys[stream.next_flow() as usize]).collect()
@@ -331,24 +339,26 @@ fn measure(
     // All see the same keys before the first round: 24 for each entry of ours.
     for _ in 0..24 {
         let warm = draw(keys.len() / 10);
-        fronts.iter_mut().skip(1).for_each(|(_, front)| _ = front.run(&warm, index));
+        for (_, front) in fronts.iter_mut().filter(|(row, _)| row.bytes > 0) {
+            run(front, &warm)?;
+        }
     }
     for round in 0..options.rounds as usize {
         for at in turns(round, fronts.len()) {
             let keys = draw(options.lookups);
             let (row, front) = &mut fronts[at];
             let start = machine::thread_time();
-            let hits = front.run(&keys, index);
+            let hits = run(front, &keys)?;
             let time = machine::thread_time() - start;
             row.ns.push(time.as_nanos() as f64 / keys.len() as f64);
             row.hits = hits as f64 / keys.len() as f64;
         }
     }
-    Ok(fronts.into_iter().map(|(row, _)| row).collect())
+    Ok(())
 }
 
 /// Returns the time of one as a multiple of another's, round by round.
-fn ratio(of: &Row, to: &Row) -> Spread {
+pub fn ratio(of: &Row, to: &Row) -> Spread {
     Spread::of_ratios(of.ns.iter().copied(), to.ns.iter().copied())
 }
 

@@ -6,17 +6,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 
-/// A folder below the system's temporary one: names of sockets must be short.
+/// A folder, by default below the system's temporary one: names of sockets must be short.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
     /// Creates the folder.
     pub fn new(name: &str) -> Result<Folder> {
+        Folder::below(&std::env::temp_dir(), name)
+    }
+
+    /// Creates the folder below another one, for what is large.
+    pub fn below(parent: &Path, name: &str) -> Result<Folder> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (process, nth) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(format!("overbank-peers-{process}-{nth}-{name}"));
-        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let path = parent.join(format!("overbank-peers-{process}-{nth}-{name}"));
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Folder(path))
     }
 

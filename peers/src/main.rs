@@ -1,13 +1,13 @@
 //! Measures caches, forwarding tables and switches of others beside Overbank's on the same machine
 //! at the same time.
 //!
-//! `tables` runs caches, [`table`]; `aside` those in front of an index, [`aside`]; `fib` forwarding
-//! tables, [`fib`]; `partition` partition tables, [`partition`]; `ovs` Open vSwitch with DPDK,
-//! [`ovs`], `explosion` the same under packets made to slow it, [`ovs::explosion`]; `smc` Open
-//! vSwitch with a table of Overbank inside, [`smc`]; `gateway` its tunnels beside the gateway's,
-//! [`gateway`]; `live` the running switch between interfaces beside Open vSwitch and the Linux
-//! bridge, [`live`]; `control` rules over OpenFlow, [`control`]. `cargo xtask peers` installs what
-//! is needed and starts it.
+//! `tables` runs caches, [`table`]; `aside` those in front of an index, [`aside`]; `mdbx` libmdbx's
+//! beside ours in front of LMDB (feature `mdbx`); `fib` forwarding tables, [`fib`]; `partition`
+//! partition tables, [`partition`]; `ovs` Open vSwitch with DPDK, [`ovs`], `explosion` the same
+//! under packets made to slow it, [`ovs::explosion`]; `smc` Open vSwitch with a table of Overbank
+//! inside, [`smc`]; `gateway` its tunnels beside the gateway's, [`gateway`]; `live` the running
+//! switch between interfaces beside Open vSwitch and the Linux bridge, [`live`]; `control` rules
+//! over OpenFlow, [`control`]. `cargo xtask peers` installs what is needed and starts it.
 
 mod aside;
 mod clock;
@@ -19,6 +19,8 @@ mod gateway;
 mod keys;
 mod live;
 mod machine;
+#[cfg(feature = "mdbx")]
+mod mdbx;
 mod output;
 mod ovs;
 mod partition;
@@ -49,6 +51,9 @@ enum Command {
     Tables(tables::Options),
     /// Measures look-aside tables in front of an index: nanoseconds per lookup, hit rate
     Aside(aside::Options),
+    /// Measures lookups in front of LMDB and inside libmdbx: nanoseconds per lookup, hit rate
+    #[cfg(feature = "mdbx")]
+    Mdbx(aside::Options),
     /// Measures forwarding tables: nanoseconds per key, with and without a writer, building, memory
     Fib(fib::Options),
     /// Measures partition tables: nanoseconds per key, bits per key, building
@@ -85,6 +90,7 @@ fn list() -> Result<()> {
         println!("  {:<12} {bulk:<7} {}", peer.name, peer.what);
     }
     println!("aside:\n  fixed-cache, quick_cache, moka, lru");
+    println!("mdbx:\n  libmdbx 0.14, mdbx_get and mdbx_cache_get");
     println!("fib:");
     for peer in fib::PEERS {
         println!("  {:<16} {}", peer.name, peer.what);
@@ -118,6 +124,8 @@ fn main() -> ExitCode {
         Command::List => list(),
         Command::Tables(options) => tables::run(&options),
         Command::Aside(options) => aside::run(&options),
+        #[cfg(feature = "mdbx")]
+        Command::Mdbx(options) => mdbx::run(&options),
         Command::Fib(options) => fib::run(&options),
         Command::Partition(options) => partition::run(&options),
         Command::Ovs(options) => ovs::run(&options),

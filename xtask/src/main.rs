@@ -88,6 +88,7 @@ enum Task {
         cargo xtask peers                                everything, as root\n  \
         cargo xtask peers --smoke                        everything, small, in minutes\n  \
         cargo xtask peers tables -- --alpha 0.95         caches, one load\n  \
+        cargo xtask peers mdbx -- --smoke                libmdbx beside LMDB, small\n  \
         cargo xtask peers partition -- --sizes 1         partition tables, one size\n  \
         cargo xtask peers ovs --native -- --rounds 3     Open vSwitch, two builds of it\n  \
         cargo xtask peers explosion -- --smoke           both under an attack, small\n  \

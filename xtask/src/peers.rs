@@ -1,8 +1,8 @@
 //! `cargo xtask peers`: measures products of others beside Overbank on the same machine.
 //!
 //! ```text
-//!  packages, ─▶ format, clippy, ─▶ build ─▶ overbank-peers tables | aside | fib | partition |
-//!  sources      tests of peers/             live | ovs | smc | explosion | control
+//!  packages, ─▶ format, clippy, ─▶ build ─▶ overbank-peers tables | aside | mdbx | fib |
+//!  sources      tests of peers/             partition | live | ovs | smc | explosion | control
 //!                                          (peers/README.md)
 //! ```
 //!
@@ -41,6 +41,13 @@ pub const BUILD: &[Package] = &[
     },
     Package { name: "xz-utils", sign: &["xz", "--version"], needed_by: "peers: DPDK's source" },
 ];
+
+/// Further packages for building it with libmdbx.
+const MDBX: &[Package] = &[Package {
+    name: "libclang-dev",
+    sign: &["sh", "-c", "ls /usr/lib/llvm-*/lib/libclang.so.* /usr/lib/llvm-*/lib/clang/*/include"],
+    needed_by: "peers mdbx: bindings of libmdbx",
+}];
 
 const LIVE: &[Package] = &[
     Package { name: "openvswitch-switch", sign: &["ovs-vswitchd"], needed_by: "peers live" },
@@ -127,6 +134,13 @@ enum What {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Measure lookups that libmdbx caches beside our table in front of LMDB (only when named:
+    /// needs libclang)
+    Mdbx {
+        /// Arguments of `overbank-peers mdbx`; `-- --help` lists them
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
     /// Measure forwarding tables: DPDK's rte_hash, libcuckoo, hashbrown, papaya, scc, Overbank
     Fib {
         /// Arguments of `overbank-peers fib`; `-- --help` lists them
@@ -196,6 +210,7 @@ pub fn run(options: &Options) -> Result<()> {
         None => (all.map(|command| (command, Vec::new())).to_vec(), true),
         Some(What::Tables { arguments }) => (alone("tables", arguments), false),
         Some(What::Aside { arguments }) => (alone("aside", arguments), false),
+        Some(What::Mdbx { arguments }) => (alone("mdbx", arguments), false),
         Some(What::Fib { arguments }) => (alone("fib", arguments), false),
         Some(What::Partition { arguments }) => (alone("partition", arguments), false),
         Some(What::Live { arguments }) => (alone("live", arguments), false),
@@ -226,7 +241,11 @@ pub fn run(options: &Options) -> Result<()> {
     if patched {
         packages::ensure(PATCHED, true)?;
     }
-    let program = build(!options.list)?;
+    let mdbx = measures(&["mdbx"]);
+    if mdbx {
+        packages::ensure(MDBX, true)?;
+    }
+    let program = build(!options.list, if mdbx { " --features mdbx" } else { "" })?;
     if options.list {
         return steps::run(Command::new(&program).arg("list"));
     }
@@ -301,7 +320,7 @@ pub fn source(may_download: bool) -> Result<()> {
 
 /// Checks and builds the crate; returns its program. Not `--locked`: peers/Cargo.lock also holds
 /// the dependencies of the workspace's crates and changes with them.
-fn build(check: bool) -> Result<PathBuf> {
+fn build(check: bool, features: &str) -> Result<PathBuf> {
     let build = folder().join("build");
     let crate_ = "--manifest-path peers/Cargo.toml";
     let run = |arguments: &str| {
@@ -312,10 +331,10 @@ fn build(check: bool) -> Result<PathBuf> {
     };
     if check {
         run(&format!("fmt {crate_} --check"))?;
-        run(&format!("clippy {crate_} --release --all-targets -- -D warnings"))?;
-        run(&format!("test {crate_} --release"))?;
+        run(&format!("clippy {crate_} --release --all-targets{features} -- -D warnings"))?;
+        run(&format!("test {crate_} --release{features}"))?;
     }
-    run(&format!("build {crate_} --release"))?;
+    run(&format!("build {crate_} --release{features}"))?;
     Ok(build.join("release/overbank-peers"))
 }
 
@@ -522,6 +541,9 @@ mod tests {
         let line = Line::parse_from(["x", "fib", "--", "--sizes", "1"]);
         let Some(What::Fib { arguments }) = line.options.what else { panic!("fib") };
         assert_eq!(arguments, ["--sizes", "1"]);
+        let line = Line::parse_from(["x", "mdbx", "--", "--smoke"]);
+        let Some(What::Mdbx { arguments }) = line.options.what else { panic!("mdbx") };
+        assert_eq!(arguments, ["--smoke"]);
         let line = Line::parse_from(["x", "partition", "--", "--sizes", "1"]);
         let Some(What::Partition { arguments }) = line.options.what else { panic!("partition") };
         assert_eq!(arguments, ["--sizes", "1"]);

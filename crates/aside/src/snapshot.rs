@@ -198,6 +198,7 @@ impl Changes {
     }
 
     /// Any number of keys of all tables changed.
+    #[cfg(feature = "redb")]
     pub(crate) fn everything(&self) {
         self.0.borrow_mut().iter_mut().for_each(|list| list.all());
     }
