@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::str::FromStr;
+
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use overbank_sdc::{Level, Shape};
@@ -15,6 +17,8 @@ use crate::keys::{ITEMS_MAX, Placement, Ycsb};
 const LINE: usize = 64;
 /// Most bytes of a value.
 const VALUE_MAX: usize = 1 << 16;
+/// Most sets that --view lists.
+const VIEW_MAX: usize = 64;
 /// The cache of the paper's figure 1.
 const HEAT: Level = Level { bytes: 32 << 10, ways: 8, cycles: 3 };
 
@@ -42,7 +46,8 @@ pub enum Command {
         overbank-workloads run --index masstree --system sdc --ycsb B --value 64\n  \
         overbank-workloads run --index bplus --heat --items 8000 --lookups 80000 --value 8\n  \
         overbank-workloads run --index lmdb --system sdc --set sdc.family=2 \
-        --set sdc.sub_tag_bits=4")]
+        --set sdc.sub_tag_bits=4\n  \
+        overbank-workloads run --index lmdb --system sdc --ratio 0.5 --view 0,17")]
     Run(Box<Run>),
     /// List indexes and systems
     #[command(after_help = "Example:\n  overbank-workloads list --format json")]
@@ -72,6 +77,10 @@ pub struct Run {
     /// Items that are asked for [default: all]
     #[arg(long)]
     pub subset: Option<usize>,
+    /// The same by the size of their data set, in last-level caches: of each item a lookup touches
+    /// its key and what it reads
+    #[arg(long, value_name = "RATIO", conflicts_with = "subset")]
+    pub ratio: Option<f64>,
     /// Where the items lie that are asked for
     #[arg(long, default_value = "together")]
     pub placement: Placement,
@@ -112,6 +121,33 @@ pub struct Run {
     /// Count accesses to each 8-byte slot of each line of one 32 KB 8-way cache (figure 1)
     #[arg(long)]
     pub heat: bool,
+    /// Adds what the last-level cache holds at the end, and the ways of these sets [without a list:
+    /// of the four with the most values of SDC]
+    #[arg(long, value_name = "SETS", num_args = 0..=1, default_missing_value = "fullest")]
+    pub view: Option<View>,
+}
+
+/// Sets of the last-level cache to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum View {
+    Fullest,
+    Sets(Vec<usize>),
+}
+
+impl FromStr for View {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "fullest" {
+            return Ok(View::Fullest);
+        }
+        let sets: Result<Vec<usize>, _> = text.split(',').map(|set| set.trim().parse()).collect();
+        match sets {
+            Ok(sets) if sets.len() <= VIEW_MAX => Ok(View::Sets(sets)),
+            Ok(_) => Err(format!("must be at most {VIEW_MAX} sets")),
+            Err(_) => Err("must be numbers of sets, as 0,17".to_owned()),
+        }
+    }
 }
 
 #[derive(Args)]
@@ -181,19 +217,32 @@ impl Run {
         }
         let warmup = self.warmup();
         ensure!(warmup <= limit, "--warmup {warmup}: must be at most {limit}");
-        let subset = self.subset();
+        let subset = self.subset(shape);
         let items = self.items;
-        ensure!(
-            (1..=items).contains(&subset),
-            "--subset {subset}: must be between 1 and --items, which is {items}"
-        );
+        match self.ratio {
+            None => ensure!(
+                (1..=items).contains(&subset),
+                "--subset {subset}: must be between 1 and --items, which is {items}"
+            ),
+            Some(ratio) => ensure!(
+                (1..=items).contains(&subset),
+                "--ratio {ratio}: these are {subset} items: must be between 1 and --items, which \
+                 is {items}"
+            ),
+        }
+        let sets = shape.llc.sets();
+        if let Some(View::Sets(wanted)) = &self.view
+            && let Some(set) = wanted.iter().find(|set| **set >= sets)
+        {
+            bail!("--view {set}: must be below {sets}, the sets of the last-level cache");
+        }
         let theta = self.theta;
         ensure!(theta.is_finite() && theta >= 0.0, "--theta {theta}: must be at least 0");
         let value = self.value as usize;
         if !value.is_multiple_of(WORD) || !(WORD..=VALUE_MAX).contains(&value) {
             bail!("--value {value}: must be a multiple of {WORD} between {WORD} and {VALUE_MAX}");
         }
-        let read = self.read.map_or(value.min(LINE), |read| read as usize);
+        let read = self.read_bytes();
         if !read.is_multiple_of(WORD) || !(WORD..=value).contains(&read) {
             bail!("--read {read}: must be a multiple of {WORD} between {WORD} and --value {value}");
         }
@@ -209,10 +258,7 @@ impl Run {
             system: self.system,
             items: items + inserts,
             words: value / WORD,
-            reading: match self.ycsb {
-                None => Reading { words: read / WORD, stride: 1 },
-                Some(_) => Reading { words: value.div_ceil(LINE), stride: LINE / WORD },
-            },
+            reading: self.reading(),
             buckets,
             table_bytes: table_bytes as usize,
             seed: self.seed,
@@ -220,9 +266,25 @@ impl Run {
         })
     }
 
+    /// Returns the bytes of a value that a lookup reads, without --ycsb.
+    fn read_bytes(&self) -> usize {
+        self.read.map_or((self.value as usize).min(LINE), |read| read as usize)
+    }
+
+    fn reading(&self) -> Reading {
+        match self.ycsb {
+            None => Reading { words: self.read_bytes() / WORD, stride: 1 },
+            Some(_) => {
+                Reading { words: (self.value as usize).div_ceil(LINE), stride: LINE / WORD }
+            }
+        }
+    }
+
     /// Returns the items that are asked for.
-    pub fn subset(&self) -> usize {
-        self.subset.unwrap_or(self.items)
+    pub fn subset(&self, shape: &Shape) -> usize {
+        let bytes = (WORD * (1 + self.reading().words)) as f64;
+        let by_ratio = self.ratio.map(|ratio| (ratio * shape.llc.bytes as f64 / bytes) as usize);
+        by_ratio.or(self.subset).unwrap_or(self.items)
     }
 
     /// Returns the requests before those that are measured.

@@ -11,6 +11,7 @@
 mod arguments;
 mod client;
 mod fixed;
+mod held;
 mod hooks;
 mod keys;
 mod point;

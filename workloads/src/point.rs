@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::arguments::{Run, name};
 use crate::client::Client;
+use crate::held::Held;
 use crate::keys::{self, Keys, Op, Ycsb};
 use crate::{fixed, hooks};
 
@@ -55,6 +56,9 @@ struct Report<'a> {
     /// By set, way and slot; only with `--heat`.
     #[serde(skip_serializing_if = "<[u64]>::is_empty")]
     heat: &'a [u64],
+    /// What the LLC holds at the end; only with `--view`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    llc: Option<Held>,
     /// Of this process, for the measured requests.
     seconds: f64,
     hooks_per_second: f64,
@@ -80,7 +84,7 @@ impl Modes {
 pub fn run(run: &Run) -> Result<()> {
     let shape = run.shape()?;
     let options = run.store(&shape)?;
-    let subset = run.subset();
+    let subset = run.subset(&shape);
     let mut keys = Keys::new(
         run.items as u32,
         subset as u32,
@@ -145,6 +149,7 @@ pub fn run(run: &Run) -> Result<()> {
         dram_per_lookup: counters.dram.reads() as f64 / n,
         sdc_lines: machine.sdc_lines(),
         heat: machine.heat(),
+        llc: run.view.as_ref().map(|view| Held::of(machine, view)),
         seconds,
         hooks_per_second: counters.accesses as f64 / seconds,
     };
