@@ -11,10 +11,11 @@ use overbank_watched::item::{Reading, WORD};
 use overbank_watched::store::{self, System};
 use serde_json::Value;
 
+use crate::base;
 use crate::keys::{ITEMS_MAX, Placement, Ycsb};
 
 /// Bytes of a cache line: what one read of a value touches.
-const LINE: usize = 64;
+pub const LINE: usize = 64;
 /// Most bytes of a value.
 const VALUE_MAX: usize = 1 << 16;
 /// Most sets that --view lists.
@@ -49,6 +50,13 @@ pub enum Command {
         --set sdc.sub_tag_bits=4\n  \
         overbank-workloads run --index lmdb --system sdc --ratio 0.5 --view 0,17")]
     Run(Box<Run>),
+    /// Read an array on an otherwise empty machine and print a JSON object
+    ///
+    /// The loop reads nothing but the array: callgrind counts the same misses of it, access by
+    /// access.
+    #[command(after_help = "Example:\n  \
+        overbank-workloads walk --order random --bytes 8MB --set tlb.walk_levels=0")]
+    Walk(Walk),
     /// List indexes and systems
     #[command(after_help = "Example:\n  overbank-workloads list --format json")]
     List(List),
@@ -62,15 +70,8 @@ pub struct Run {
     /// What stands in front of it
     #[arg(long, default_value = "regular")]
     pub system: System,
-    /// Machine: the paper's (table 2), or one of today
-    #[arg(long, default_value = "paper")]
-    pub machine: Model,
-    /// Bytes of the last-level cache: 64 × its ways × a power of two [default: the machine's]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub llc: Option<u64>,
-    /// Sets a field of the machine's shape, as in the JSON that is printed; repeatable
-    #[arg(long = "set", value_name = "FIELD=VALUE")]
-    pub set: Vec<String>,
+    #[command(flatten)]
+    pub chosen: Chosen,
     /// Items in the index
     #[arg(long, default_value_t = 1_500_000)]
     pub items: usize,
@@ -151,6 +152,46 @@ impl FromStr for View {
 }
 
 #[derive(Args)]
+pub struct Walk {
+    /// Order of the reads
+    #[arg(long, default_value = "random")]
+    pub order: Order,
+    /// Bytes of the array, a power of two
+    #[arg(long, default_value = "8MB", value_name = "BYTES", value_parser = bytes)]
+    pub bytes: u64,
+    /// Reads of 8 bytes
+    #[arg(long, default_value_t = 1_000_000)]
+    pub accesses: u64,
+    #[command(flatten)]
+    pub chosen: Chosen,
+}
+
+/// The machine.
+#[derive(Args)]
+pub struct Chosen {
+    /// Machine: the paper's (table 2), or one of today
+    #[arg(long, default_value = "paper")]
+    pub machine: Model,
+    /// Bytes of the last-level cache: 64 × its ways × a power of two [default: the machine's]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub llc: Option<u64>,
+    /// Sets a field of the machine's shape, as in the JSON that is printed; repeatable
+    #[arg(long = "set", value_name = "FIELD=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Where a walk reads next.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Order {
+    /// The next word
+    Sequential,
+    /// The word 520 bytes further
+    Strided,
+    /// Any word
+    Random,
+}
+
+#[derive(Args)]
 pub struct List {
     /// Format of the list
     #[arg(long, default_value = "text")]
@@ -181,18 +222,16 @@ pub enum Sequence {
     Fresh,
 }
 
-impl Run {
-    /// Returns the machine's shape.
-    pub fn shape(&self) -> Result<Shape> {
-        let mut shape = match (self.machine, self.system) {
+impl Chosen {
+    /// Returns the shape for a system, before `--llc` and `--set` as `change` makes it.
+    fn shape(&self, system: System, change: impl FnOnce(&mut Shape)) -> Result<Shape> {
+        let mut shape = match (self.machine, system) {
             (Model::Paper, System::Sdc) => Shape::paper_sdc(),
             (Model::Paper, _) => Shape::paper(),
             (Model::Modern, System::Sdc) => Shape::modern_sdc(),
             (Model::Modern, _) => Shape::modern(),
         };
-        if self.heat {
-            (shape.l1, shape.l2, shape.llc, shape.heat) = (None, None, HEAT, true);
-        }
+        change(&mut shape);
         if let Some(llc) = self.llc {
             shape.llc.bytes = llc;
         }
@@ -202,11 +241,38 @@ impl Run {
         }
         let shape: Shape = serde_json::from_value(json).context("--set")?;
         ensure!(
-            shape.sdc.is_some() == (self.system == System::Sdc),
+            shape.sdc.is_some() == (system == System::Sdc),
             "--set sdc: --system sdc has one, the other systems have none"
         );
         shape.check()?;
         Ok(shape)
+    }
+}
+
+impl Walk {
+    /// Returns the machine's shape.
+    pub fn shape(&self) -> Result<Shape> {
+        let (bytes, accesses) = (self.bytes, self.accesses);
+        if !bytes.is_power_of_two() || !(LINE as u64..=1 << 30).contains(&bytes) {
+            bail!("--bytes {bytes}: must be a power of two between {LINE} and 2^30");
+        }
+        ensure!(
+            (1..=1 << 36).contains(&accesses),
+            "--accesses {accesses}: must be between 1 and 2^36"
+        );
+        self.chosen.shape(System::Regular, |_| {})
+    }
+}
+
+impl Run {
+    /// Returns the machine's shape.
+    pub fn shape(&self) -> Result<Shape> {
+        self.chosen.shape(self.system, |shape| {
+            shape.base_cycles = base::cycles(self.index);
+            if self.heat {
+                (shape.l1, shape.l2, shape.llc, shape.heat) = (None, None, HEAT, true);
+            }
+        })
     }
 
     /// Returns what the store is built of.

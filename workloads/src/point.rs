@@ -16,6 +16,9 @@ use crate::held::Held;
 use crate::keys::{self, Keys, Op, Ycsb};
 use crate::{fixed, hooks};
 
+/// The error of the plain build.
+pub const NO_HOOKS: &str = "built without hooks: build it by `cargo xtask workloads`";
+
 /// What is printed.
 #[derive(Serialize)]
 struct Report<'a> {
@@ -94,9 +97,10 @@ pub fn run(run: &Run) -> Result<()> {
     )
     .context("internal error: keys; please report it")?;
     let mut machine = Machine::new(&shape)?;
+    let writes = run.ycsb.is_some_and(|mix| mix.writes_percent() > 0);
     let mut point = Point {
         store: store(&options)?,
-        client: Client::new(options.items, options.reading),
+        client: Client::new(if writes { options.items } else { 0 }, options.reading),
         machine: &mut machine,
         may_drop: run.system == System::Sdc && run.false_hit == FalseHit::Dropped,
     };
@@ -114,7 +118,7 @@ pub fn run(run: &Run) -> Result<()> {
     let Point { store, client, machine, .. } = point;
     let counters = machine.counters();
     if counters.accesses == 0 {
-        bail!("built without hooks: build it by `cargo xtask workloads`");
+        bail!(NO_HOOKS);
     }
     let n = run.lookups as f64;
     let times = machine.times();
