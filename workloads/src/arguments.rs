@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::str::FromStr;
+
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use overbank_sdc::{Level, Shape};
@@ -9,12 +11,15 @@ use overbank_watched::item::{Reading, WORD};
 use overbank_watched::store::{self, System};
 use serde_json::Value;
 
+use crate::base;
 use crate::keys::{ITEMS_MAX, Placement, Ycsb};
 
 /// Bytes of a cache line: what one read of a value touches.
-const LINE: usize = 64;
+pub const LINE: usize = 64;
 /// Most bytes of a value.
 const VALUE_MAX: usize = 1 << 16;
+/// Most sets that --view lists.
+const VIEW_MAX: usize = 64;
 /// The cache of the paper's figure 1.
 const HEAT: Level = Level { bytes: 32 << 10, ways: 8, cycles: 3 };
 
@@ -42,8 +47,16 @@ pub enum Command {
         overbank-workloads run --index masstree --system sdc --ycsb B --value 64\n  \
         overbank-workloads run --index bplus --heat --items 8000 --lookups 80000 --value 8\n  \
         overbank-workloads run --index lmdb --system sdc --set sdc.family=2 \
-        --set sdc.sub_tag_bits=4")]
+        --set sdc.sub_tag_bits=4\n  \
+        overbank-workloads run --index lmdb --system sdc --ratio 0.5 --view 0,17")]
     Run(Box<Run>),
+    /// Read an array on an otherwise empty machine and print a JSON object
+    ///
+    /// The loop reads nothing but the array: callgrind counts the same misses of it, access by
+    /// access.
+    #[command(after_help = "Example:\n  \
+        overbank-workloads walk --order random --bytes 8MB --set tlb.walk_levels=0")]
+    Walk(Walk),
     /// List indexes and systems
     #[command(after_help = "Example:\n  overbank-workloads list --format json")]
     List(List),
@@ -57,21 +70,18 @@ pub struct Run {
     /// What stands in front of it
     #[arg(long, default_value = "regular")]
     pub system: System,
-    /// Machine: the paper's (table 2), or one of today
-    #[arg(long, default_value = "paper")]
-    pub machine: Model,
-    /// Bytes of the last-level cache: 64 × its ways × a power of two [default: the machine's]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub llc: Option<u64>,
-    /// Sets a field of the machine's shape, as in the JSON that is printed; repeatable
-    #[arg(long = "set", value_name = "FIELD=VALUE")]
-    pub set: Vec<String>,
+    #[command(flatten)]
+    pub chosen: Chosen,
     /// Items in the index
     #[arg(long, default_value_t = 1_500_000)]
     pub items: usize,
     /// Items that are asked for [default: all]
     #[arg(long)]
     pub subset: Option<usize>,
+    /// The same by the size of their data set, in last-level caches: of each item a lookup touches
+    /// its key and what it reads
+    #[arg(long, value_name = "RATIO", conflicts_with = "subset")]
+    pub ratio: Option<f64>,
     /// Where the items lie that are asked for
     #[arg(long, default_value = "together")]
     pub placement: Placement,
@@ -112,6 +122,73 @@ pub struct Run {
     /// Count accesses to each 8-byte slot of each line of one 32 KB 8-way cache (figure 1)
     #[arg(long)]
     pub heat: bool,
+    /// Adds what the last-level cache holds at the end, and the ways of these sets [without a list:
+    /// of the four with the most values of SDC]
+    #[arg(long, value_name = "SETS", num_args = 0..=1, default_missing_value = "fullest")]
+    pub view: Option<View>,
+}
+
+/// Sets of the last-level cache to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum View {
+    Fullest,
+    Sets(Vec<usize>),
+}
+
+impl FromStr for View {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "fullest" {
+            return Ok(View::Fullest);
+        }
+        let sets: Result<Vec<usize>, _> = text.split(',').map(|set| set.trim().parse()).collect();
+        match sets {
+            Ok(sets) if sets.len() <= VIEW_MAX => Ok(View::Sets(sets)),
+            Ok(_) => Err(format!("must be at most {VIEW_MAX} sets")),
+            Err(_) => Err("must be numbers of sets, as 0,17".to_owned()),
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct Walk {
+    /// Order of the reads
+    #[arg(long, default_value = "random")]
+    pub order: Order,
+    /// Bytes of the array, a power of two
+    #[arg(long, default_value = "8MB", value_name = "BYTES", value_parser = bytes)]
+    pub bytes: u64,
+    /// Reads of 8 bytes
+    #[arg(long, default_value_t = 1_000_000)]
+    pub accesses: u64,
+    #[command(flatten)]
+    pub chosen: Chosen,
+}
+
+/// The machine.
+#[derive(Args)]
+pub struct Chosen {
+    /// Machine: the paper's (table 2), or one of today
+    #[arg(long, default_value = "paper")]
+    pub machine: Model,
+    /// Bytes of the last-level cache: 64 × its ways × a power of two [default: the machine's]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub llc: Option<u64>,
+    /// Sets a field of the machine's shape, as in the JSON that is printed; repeatable
+    #[arg(long = "set", value_name = "FIELD=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Where a walk reads next.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Order {
+    /// The next word
+    Sequential,
+    /// The word 520 bytes further
+    Strided,
+    /// Any word
+    Random,
 }
 
 #[derive(Args)]
@@ -145,18 +222,16 @@ pub enum Sequence {
     Fresh,
 }
 
-impl Run {
-    /// Returns the machine's shape.
-    pub fn shape(&self) -> Result<Shape> {
-        let mut shape = match (self.machine, self.system) {
+impl Chosen {
+    /// Returns the shape for a system, before `--llc` and `--set` as `change` makes it.
+    fn shape(&self, system: System, change: impl FnOnce(&mut Shape)) -> Result<Shape> {
+        let mut shape = match (self.machine, system) {
             (Model::Paper, System::Sdc) => Shape::paper_sdc(),
             (Model::Paper, _) => Shape::paper(),
             (Model::Modern, System::Sdc) => Shape::modern_sdc(),
             (Model::Modern, _) => Shape::modern(),
         };
-        if self.heat {
-            (shape.l1, shape.l2, shape.llc, shape.heat) = (None, None, HEAT, true);
-        }
+        change(&mut shape);
         if let Some(llc) = self.llc {
             shape.llc.bytes = llc;
         }
@@ -166,11 +241,38 @@ impl Run {
         }
         let shape: Shape = serde_json::from_value(json).context("--set")?;
         ensure!(
-            shape.sdc.is_some() == (self.system == System::Sdc),
+            shape.sdc.is_some() == (system == System::Sdc),
             "--set sdc: --system sdc has one, the other systems have none"
         );
         shape.check()?;
         Ok(shape)
+    }
+}
+
+impl Walk {
+    /// Returns the machine's shape.
+    pub fn shape(&self) -> Result<Shape> {
+        let (bytes, accesses) = (self.bytes, self.accesses);
+        if !bytes.is_power_of_two() || !(LINE as u64..=1 << 30).contains(&bytes) {
+            bail!("--bytes {bytes}: must be a power of two between {LINE} and 2^30");
+        }
+        ensure!(
+            (1..=1 << 36).contains(&accesses),
+            "--accesses {accesses}: must be between 1 and 2^36"
+        );
+        self.chosen.shape(System::Regular, |_| {})
+    }
+}
+
+impl Run {
+    /// Returns the machine's shape.
+    pub fn shape(&self) -> Result<Shape> {
+        self.chosen.shape(self.system, |shape| {
+            shape.base_cycles = base::cycles(self.index);
+            if self.heat {
+                (shape.l1, shape.l2, shape.llc, shape.heat) = (None, None, HEAT, true);
+            }
+        })
     }
 
     /// Returns what the store is built of.
@@ -181,19 +283,32 @@ impl Run {
         }
         let warmup = self.warmup();
         ensure!(warmup <= limit, "--warmup {warmup}: must be at most {limit}");
-        let subset = self.subset();
+        let subset = self.subset(shape);
         let items = self.items;
-        ensure!(
-            (1..=items).contains(&subset),
-            "--subset {subset}: must be between 1 and --items, which is {items}"
-        );
+        match self.ratio {
+            None => ensure!(
+                (1..=items).contains(&subset),
+                "--subset {subset}: must be between 1 and --items, which is {items}"
+            ),
+            Some(ratio) => ensure!(
+                (1..=items).contains(&subset),
+                "--ratio {ratio}: these are {subset} items: must be between 1 and --items, which \
+                 is {items}"
+            ),
+        }
+        let sets = shape.llc.sets();
+        if let Some(View::Sets(wanted)) = &self.view
+            && let Some(set) = wanted.iter().find(|set| **set >= sets)
+        {
+            bail!("--view {set}: must be below {sets}, the sets of the last-level cache");
+        }
         let theta = self.theta;
         ensure!(theta.is_finite() && theta >= 0.0, "--theta {theta}: must be at least 0");
         let value = self.value as usize;
         if !value.is_multiple_of(WORD) || !(WORD..=VALUE_MAX).contains(&value) {
             bail!("--value {value}: must be a multiple of {WORD} between {WORD} and {VALUE_MAX}");
         }
-        let read = self.read.map_or(value.min(LINE), |read| read as usize);
+        let read = self.read_bytes();
         if !read.is_multiple_of(WORD) || !(WORD..=value).contains(&read) {
             bail!("--read {read}: must be a multiple of {WORD} between {WORD} and --value {value}");
         }
@@ -209,10 +324,7 @@ impl Run {
             system: self.system,
             items: items + inserts,
             words: value / WORD,
-            reading: match self.ycsb {
-                None => Reading { words: read / WORD, stride: 1 },
-                Some(_) => Reading { words: value.div_ceil(LINE), stride: LINE / WORD },
-            },
+            reading: self.reading(),
             buckets,
             table_bytes: table_bytes as usize,
             seed: self.seed,
@@ -220,9 +332,25 @@ impl Run {
         })
     }
 
+    /// Returns the bytes of a value that a lookup reads, without --ycsb.
+    fn read_bytes(&self) -> usize {
+        self.read.map_or((self.value as usize).min(LINE), |read| read as usize)
+    }
+
+    fn reading(&self) -> Reading {
+        match self.ycsb {
+            None => Reading { words: self.read_bytes() / WORD, stride: 1 },
+            Some(_) => {
+                Reading { words: (self.value as usize).div_ceil(LINE), stride: LINE / WORD }
+            }
+        }
+    }
+
     /// Returns the items that are asked for.
-    pub fn subset(&self) -> usize {
-        self.subset.unwrap_or(self.items)
+    pub fn subset(&self, shape: &Shape) -> usize {
+        let bytes = (WORD * (1 + self.reading().words)) as f64;
+        let by_ratio = self.ratio.map(|ratio| (ratio * shape.llc.bytes as f64 / bytes) as usize);
+        by_ratio.or(self.subset).unwrap_or(self.items)
     }
 
     /// Returns the requests before those that are measured.

@@ -9,11 +9,14 @@
 //! One process a point. Errors are one line.
 
 mod arguments;
+mod base;
 mod client;
 mod fixed;
+mod held;
 mod hooks;
 mod keys;
 mod point;
+mod walk;
 
 use std::process::ExitCode;
 
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
     };
     let outcome = match arguments.command {
         Command::Run(options) => fixed::addresses().and_then(|()| point::run(&options)),
+        Command::Walk(options) => fixed::addresses().and_then(|()| walk::run(&options)),
         Command::List(options) => {
             arguments::list(&options);
             Ok(())

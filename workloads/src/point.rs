@@ -12,8 +12,12 @@ use serde::Serialize;
 
 use crate::arguments::{Run, name};
 use crate::client::Client;
+use crate::held::Held;
 use crate::keys::{self, Keys, Op, Ycsb};
 use crate::{fixed, hooks};
+
+/// The error of the plain build.
+pub const NO_HOOKS: &str = "built without hooks: build it by `cargo xtask workloads`";
 
 /// What is printed.
 #[derive(Serialize)]
@@ -55,6 +59,9 @@ struct Report<'a> {
     /// By set, way and slot; only with `--heat`.
     #[serde(skip_serializing_if = "<[u64]>::is_empty")]
     heat: &'a [u64],
+    /// What the LLC holds at the end; only with `--view`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    llc: Option<Held>,
     /// Of this process, for the measured requests.
     seconds: f64,
     hooks_per_second: f64,
@@ -80,7 +87,7 @@ impl Modes {
 pub fn run(run: &Run) -> Result<()> {
     let shape = run.shape()?;
     let options = run.store(&shape)?;
-    let subset = run.subset();
+    let subset = run.subset(&shape);
     let mut keys = Keys::new(
         run.items as u32,
         subset as u32,
@@ -90,9 +97,10 @@ pub fn run(run: &Run) -> Result<()> {
     )
     .context("internal error: keys; please report it")?;
     let mut machine = Machine::new(&shape)?;
+    let writes = run.ycsb.is_some_and(|mix| mix.writes_percent() > 0);
     let mut point = Point {
         store: store(&options)?,
-        client: Client::new(options.items, options.reading),
+        client: Client::new(if writes { options.items } else { 0 }, options.reading),
         machine: &mut machine,
         may_drop: run.system == System::Sdc && run.false_hit == FalseHit::Dropped,
     };
@@ -110,7 +118,7 @@ pub fn run(run: &Run) -> Result<()> {
     let Point { store, client, machine, .. } = point;
     let counters = machine.counters();
     if counters.accesses == 0 {
-        bail!("built without hooks: build it by `cargo xtask workloads`");
+        bail!(NO_HOOKS);
     }
     let n = run.lookups as f64;
     let times = machine.times();
@@ -145,6 +153,7 @@ pub fn run(run: &Run) -> Result<()> {
         dram_per_lookup: counters.dram.reads() as f64 / n,
         sdc_lines: machine.sdc_lines(),
         heat: machine.heat(),
+        llc: run.view.as_ref().map(|view| Held::of(machine, view)),
         seconds,
         hooks_per_second: counters.accesses as f64 / seconds,
     };

@@ -252,8 +252,8 @@ impl Level {
         Ok(())
     }
 
-    /// Number of sets of a level that has been checked.
-    pub(crate) fn sets(&self) -> usize {
+    /// Returns the number of sets of a level that can be built.
+    pub fn sets(&self) -> usize {
         (self.bytes / LINE / u64::from(self.ways.max(1))) as usize
     }
 }

@@ -1,9 +1,12 @@
 //! What lies in a set of the LLC: for a page that draws it.
+//!
+//! As JSON, a way has a `kind`: `empty`, `ordinary` or `sdc`.
 
 use serde::{Deserialize, Serialize};
 
 /// A way of an LLC set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum WayView {
     /// No line yet.
     Empty,

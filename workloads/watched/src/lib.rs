@@ -25,6 +25,7 @@ pub mod outside;
 pub mod serve;
 pub mod slb;
 pub mod store;
+pub mod walk;
 
 /// Why a store cannot be built.
 #[derive(Debug, thiserror::Error)]
