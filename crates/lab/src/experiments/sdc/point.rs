@@ -4,12 +4,13 @@
 use crate::prelude::*;
 use overbank_sdc::Counters;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -168,6 +169,23 @@ impl Common {
     }
 }
 
+/// Outcomes by arguments: experiments share points, and each comes out the same again.
+static KNOWN: Mutex<BTreeMap<Vec<String>, Outcome>> = Mutex::new(BTreeMap::new());
+
+fn known(
+    program: &Path,
+    arguments: &[String],
+    stopped: &dyn Fn() -> bool,
+) -> Result<Outcome, String> {
+    let outcomes = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(outcome) = outcomes().get(arguments) {
+        return Ok(outcome.clone());
+    }
+    let outcome = run_one(program, arguments, stopped)?;
+    outcomes().insert(arguments.to_vec(), outcome.clone());
+    Ok(outcome)
+}
+
 /// Points with their outcomes, or why there is none, in one line.
 pub struct Points(Vec<(Point, Result<Outcome, String>)>);
 
@@ -194,7 +212,7 @@ impl Points {
                     loop {
                         let next = waiting.lock().ok().and_then(|mut points| points.next());
                         let Some((at, point)) = next.filter(|_| !stopped()) else { return };
-                        let outcome = run_one(program, &common.arguments(point, seed), &stopped);
+                        let outcome = known(program, &common.arguments(point, seed), &stopped);
                         if sender.send((at, outcome)).is_err() {
                             return;
                         }
