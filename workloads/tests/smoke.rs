@@ -74,7 +74,7 @@ fn every_index_answers_right_behind_every_system() {
 #[test]
 fn writes_are_seen_by_later_lookups() {
     for index in names("indexes") {
-        for system in ["regular", "sdc", "slb", "copies"] {
+        for system in ["regular", "sdc", "slb", "slb-items", "copies"] {
             for mix in ["a", "D"] {
                 let small = "--items 5000 --lookups 6000 --value 64";
                 let report =

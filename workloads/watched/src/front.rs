@@ -141,6 +141,12 @@ impl Front for Slb {
     fn fill(&mut self, (): (), key: u64, item: Item) {
         self.missed(key, item);
     }
+
+    #[inline]
+    fn update(&mut self, key: u64, find: impl FnOnce() -> Option<Item>) -> Option<Item> {
+        self.changes(key);
+        find()
+    }
 }
 
 /// Ours: [`overbank::lookaside::Copies`], from a key to its item's address. A hit is exact, so the

@@ -54,6 +54,21 @@ impl Item {
         Ok(item)
     }
 
+    /// Returns the words of an item whose value has `words`.
+    pub fn words(words: usize) -> usize {
+        HEAD + words
+    }
+
+    /// Copies the item, word by word, to memory of [`Item::words`] words, and returns the copy,
+    /// which lasts as long as that.
+    pub fn copy(self, to: &mut [u64]) -> Self {
+        for (i, word) in to.iter_mut().enumerate() {
+            // SAFETY: an item has the words that the caller states; a run has one size.
+            *word = unsafe { self.0.add(i).read_volatile() };
+        }
+        Self(NonNull::from(to).cast())
+    }
+
     /// Returns the item at an address that [`Item::address`] returned; `None` for 0.
     #[inline]
     pub fn at(address: u64) -> Option<Self> {

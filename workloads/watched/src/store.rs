@@ -16,8 +16,11 @@ pub enum System {
     Regular,
     /// The SDC instructions of the machine; its LLC holds items' addresses
     Sdc,
-    /// SLB, a look-aside buffer in software (--table bytes), from its description in papers
+    /// SLB, a look-aside buffer in software (--table bytes), from its description in papers: of
+    /// items' addresses
     Slb,
+    /// The same with copies of the items, which are in --table too
+    SlbItems,
     /// Overbank's look-aside table (--table bytes)
     Copies,
     /// Overbank's Tree with hints (--table bytes); only with --index tree
@@ -138,7 +141,10 @@ fn behind<I: Index + 'static>(options: &Options, index: I) -> Result<Box<dyn Sto
         // Hints are the tree's own.
         System::Regular | System::Hints => boxed(options, index, Regular),
         System::Sdc => boxed(options, index, Sdc { false_hit: options.false_hit }),
-        System::Slb => boxed(options, index, Slb::new(options.table_bytes)?),
+        System::Slb => boxed(options, index, Slb::new(options.table_bytes, None)?),
+        System::SlbItems => {
+            boxed(options, index, Slb::new(options.table_bytes, Some(options.words))?)
+        }
         System::Copies => boxed(options, index, Ours::new(options.table_bytes, options.seed)?),
     })
 }

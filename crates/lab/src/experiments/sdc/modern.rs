@@ -15,7 +15,7 @@ const WAYS: [(&str, &str, &str); 8] = [
     ("regular", "regular", ""),
     ("SDC", "sdc", ""),
     ("SDC, one slot a line", "sdc", "--set sdc.slots=1"),
-    ("SLB", "slb", ""),
+    ("SLB, addresses", "slb", ""),
     ("Copies", "copies", ""),
     ("regular, 4 KiB pages", "regular", PAGES),
     ("SDC, 4 KiB pages", "sdc", PAGES),
