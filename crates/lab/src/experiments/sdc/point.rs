@@ -2,6 +2,7 @@
 //! of the paper. Points are simulated, not timed, so as many run at once as there are cores.
 
 use crate::prelude::*;
+use overbank_kit::machine::{keep_on, usable_cores};
 use overbank_sdc::Counters;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -203,12 +204,16 @@ impl Points {
         let count = points.len();
         let waiting = Mutex::new(points.iter().enumerate());
         let (sender, ended) = std::sync::mpsc::channel();
-        let workers = thread::available_parallelism().map_or(1, usize::from).min(count.max(1));
+        // The measurement is pinned, but nothing here is timed.
+        let cores = usable_cores();
+        let workers = cores.len().clamp(1, count.max(1));
         let mut outcomes = vec![None; count];
         thread::scope(|scope| {
             for _ in 0..workers {
-                let (sender, waiting, program) = (sender.clone(), &waiting, &program);
+                let (sender, waiting) = (sender.clone(), &waiting);
+                let (program, cores) = (&program, &cores);
                 scope.spawn(move || {
+                    let _ = keep_on(cores);
                     loop {
                         let next = waiting.lock().ok().and_then(|mut points| points.next());
                         let Some((at, point)) = next.filter(|_| !stopped()) else { return };
