@@ -254,6 +254,10 @@ pub fn run(options: &Options) -> Result<()> {
     for (command, arguments) in measurements {
         let mut run = Command::new(&program);
         run.arg(command);
+        if ["aside", "mdbx"].contains(&command) {
+            // Overbank's tables lie on huge pages: memory of malloc may do so too.
+            run.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+        }
         if let Some(plugin) = plugin.as_ref().filter(|_| WITH_DPDK.contains(&command)) {
             run.arg("--flowgen").arg(plugin).arg("--vswitchd").arg(format!("debian={DEBIAN}"));
         }

@@ -2,9 +2,8 @@
 //!
 //! A snapshot has LMDB's number, and so has a commit. A number that the look-aside tables do not
 //! know comes from another process, or another handle: they are cleared, since nothing says what it
-//! changed. Lookups
-//! of the newest state ([`Db::get_latest`]) ask LMDB for the newest number, which is in memory that
-//! all processes share, and begin a transaction only if the table has no answer.
+//! changed. Lookups of the newest state ([`Db::get_latest`]) ask LMDB for the newest number, which
+//! is in memory that all processes share, and begin a transaction only if the table has no answer.
 //!
 //! Keys and values are bytes as they lie in memory: `u64` in this machine's order, `[u8; 8]` for
 //! any other. Databases of several values a key (`DUP_SORT`) are refused, nested transactions are

@@ -89,7 +89,7 @@ impl<I: Index<K, V>, K: Plain, V: Plain> Aside<I, K, V> {
 
     /// Replaces the value of a key by what `change` makes of it, `None` for none, and returns that.
     /// `change` may be called more than once; the last call counts. If it panics, the key stays out
-    /// of the table.
+    /// of the table. It must not use the index itself, which may be locked.
     pub fn update(&self, key: K, mut change: impl FnMut(Option<V>) -> Option<V>) -> Option<V>
     where
         I: Update<K, V>,
@@ -104,7 +104,8 @@ impl<I: Index<K, V>, K: Plain, V: Plain> Aside<I, K, V> {
     }
 
     /// Calls a closure with the index, to change any part of it: many keys, a range, all. Clears
-    /// the table, which takes no answers in until the closure has returned or panicked.
+    /// the table, which takes no answers in until the closure has returned or panicked. What the
+    /// closure keeps of the index must not be written through later.
     pub fn change<R>(&self, change: impl FnOnce(&I) -> R) -> R {
         let _clearing = self.table.clearing();
         change(&self.index)

@@ -1,8 +1,8 @@
 //! Maps of one writer, behind a lock: std's `BTreeMap`, hashbrown's `HashMap`.
 //!
 //! Ranges and changes of many keys ([`Aside::read`], [`Aside::write`]) go around the table: the
-//! former under the shared lock, the latter under the exclusive one, with the table cleared before
-//! the lock is released.
+//! former under the shared lock, the latter under the exclusive one. Then the table is cleared, and
+//! takes nothing in until the change is done.
 
 use crate::live::{Aside, Index, Update};
 use overbank::lookaside::Plain;
@@ -107,7 +107,7 @@ impl<M: Map<K, V>, K: Plain, V: Plain> Aside<Locked<M>, K, V> {
     }
 
     /// Calls a closure with the whole map, under the exclusive lock, to change any part of it.
-    /// Clears the table.
+    /// Clears the table. The closure must not use this map by another way: it is locked.
     pub fn write<R>(&self, change: impl FnOnce(&mut M) -> R) -> R {
         let mut map = self.index.exclusive();
         let _clearing = self.table.clearing();

@@ -198,8 +198,8 @@ struct overbank_replica;
  * Keys are in the order of their first words, then of their second ones, and so on, each a number
  * without a sign.
  *
- * One thread at a time uses it; several may use overbank_tree_peek, _range and _info while none
- * uses another function.
+ * One thread at a time uses it; several may use overbank_tree_peek, _range, _counters and _info
+ * while none uses another function.
  */
 struct overbank_tree;
 
@@ -1906,7 +1906,7 @@ enum overbank_status overbank_tree_lookup(struct overbank_tree *tree,
  * leaves none and counts nothing. So several threads may, while none changes the tree.
  *
  * Requires:
- * As overbank_tree_lookup, but calls of _peek, _range and _info may go on.
+ * As overbank_tree_lookup, but calls of _peek, _range, _counters and _info may go on.
  */
 enum overbank_status overbank_tree_peek(const struct overbank_tree *tree,
                                         const uint64_t *keys,
@@ -1927,8 +1927,8 @@ enum overbank_status overbank_tree_insert(struct overbank_tree *tree,
                                           const uint64_t *value);
 
 /**
- * Removes an entry. OVERBANK_ABSENT if the key has none. `value` gets what it was; NULL if that is
- * of no interest.
+ * Removes an entry. OVERBANK_ABSENT if the key has none: `value` stays as it is. Else it gets what
+ * was removed; NULL if that is of no interest.
  *
  * Requires:
  * As overbank_tree_insert.
@@ -1948,7 +1948,8 @@ enum overbank_status overbank_tree_remove(struct overbank_tree *tree,
  *
  * Requires:
  * The tree is NULL or live, and no other call changes it; the keys are NULL or valid; the arrays
- * have `room` keys and values; no two share memory: OVERBANK_INVALID if they do.
+ * have `room` keys and values; no two share memory: OVERBANK_INVALID if they do. `start` and
+ * `stop` may lie in `keys`.
  */
 enum overbank_status overbank_tree_range(const struct overbank_tree *tree,
                                          const uint64_t *start,

@@ -16,8 +16,8 @@ use crate::cache::overbank_cache_counters;
 /// Keys are in the order of their first words, then of their second ones, and so on, each a number
 /// without a sign.
 ///
-/// One thread at a time uses it; several may use overbank_tree_peek, _range and _info while none
-/// uses another function.
+/// One thread at a time uses it; several may use overbank_tree_peek, _range, _counters and _info
+/// while none uses another function.
 pub struct overbank_tree {
     _opaque: [u8; 0],
 }
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn overbank_tree_lookup(
 /// leaves none and counts nothing. So several threads may, while none changes the tree.
 ///
 /// # Safety
-/// As overbank_tree_lookup, but calls of _peek, _range and _info may go on.
+/// As overbank_tree_lookup, but calls of _peek, _range, _counters and _info may go on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn overbank_tree_peek(
     tree: *const overbank_tree,
@@ -346,8 +346,8 @@ pub unsafe extern "C" fn overbank_tree_insert(
     border(|| unsafe { Handled::change(tree, |tree| tree.insert(key, value)) })
 }
 
-/// Removes an entry. OVERBANK_ABSENT if the key has none. `value` gets what it was; NULL if that is
-/// of no interest.
+/// Removes an entry. OVERBANK_ABSENT if the key has none: `value` stays as it is. Else it gets what
+/// was removed; NULL if that is of no interest.
 ///
 /// # Safety
 /// As overbank_tree_insert.
@@ -371,7 +371,8 @@ pub unsafe extern "C" fn overbank_tree_remove(
 ///
 /// # Safety
 /// The tree is NULL or live, and no other call changes it; the keys are NULL or valid; the arrays
-/// have `room` keys and values; no two share memory: OVERBANK_INVALID if they do.
+/// have `room` keys and values; no two share memory: OVERBANK_INVALID if they do. `start` and
+/// `stop` may lie in `keys`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn overbank_tree_range(
     tree: *const overbank_tree,

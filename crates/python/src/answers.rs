@@ -144,13 +144,15 @@ impl<'a, 'py> Asked<'a, 'py> {
     /// Calls load with an array that it cannot write.
     fn load(&self, asked: Output<'py, u64>) -> PyResult<Answers<'py>> {
         let asked = asked.fixed();
+        // It may resize the array.
+        let count = asked.len()?;
         let answers = self.load.call1((&asked,))?;
         let Ok((of, are)) = answers.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>() else {
             let kind = type_name(&answers);
             let text = format!("load returned {kind}; expected (values, found)");
             return Err(PyTypeError::new_err(text));
         };
-        Answers::new(&of, Some(&are), asked.len()?, "keys of load")
+        Answers::new(&of, Some(&are), count, "keys of load")
     }
 }
 

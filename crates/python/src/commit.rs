@@ -204,7 +204,15 @@ impl Commit {
         py.detach(|| {
             let mut state = lock(&self.state)?;
             match *state {
-                State::Made => state.end(false),
+                State::Made => {
+                    state.end(false);
+                    if done {
+                        return Err(value(
+                            "the block ended without begin(version): if the database has \
+                             committed, call clear() of the table",
+                        ));
+                    }
+                }
                 State::Open { changed, .. } => state.end(changed && done),
                 // It was ended within the block.
                 State::Published | State::Aborted => {}

@@ -65,6 +65,10 @@ impl Versioned {
     /// process): everything is taken out, and the number counts as published. With the number of a
     /// commit that is open, or one of more than 48 bits, the view answers nothing and takes
     /// nothing in. Ask with numbers of the database alone.
+    ///
+    /// Fill with what a transaction of this number read, or of a lower one. Where other processes
+    /// write, an answer of a newer one may be newer than the view says, and would be given to
+    /// readers of older snapshots.
     fn at(&self, py: Python<'_>, version: &Bound<'_, PyAny>) -> PyResult<View> {
         let version = number(version)?;
         Ok(py.detach(|| View::new(&self.shared, |table| table.at(version))))
@@ -74,7 +78,8 @@ impl Versioned {
     ///
     /// For keys that it lacks, begin a transaction and fill through this view: then the other
     /// answers may be of an older commit than these. Where commits may pass by the table (another
-    /// process), use at with the newest number of the database.
+    /// process), use at: with the newest number of the database for what the table has, and for the
+    /// keys that it lacks again with the transaction's number.
     fn latest(&self) -> View {
         View::new(&self.shared, Table::latest)
     }

@@ -267,8 +267,9 @@ def test_a_commit_begins_once() -> None:
             commit.begin(6)
         commit.change(array(1), array(20))
     assert table.published == 5 and said(table.latest(), 1, 2) == [20, 3]
-    # Nothing has begun, nothing ends.
-    with table.commit() as commit:
+    # Nothing has begun, so nothing is published; and the program is told.
+    commit = table.commit()
+    with pytest.raises(ValueError, match="ended without begin"), commit:
         pass
     with pytest.raises(ZeroDivisionError), table.commit() as other:
         raise ZeroDivisionError

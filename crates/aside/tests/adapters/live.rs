@@ -85,11 +85,15 @@ fn panics<I: Update<u64, u64>>(aside: &Aside<I, u64, u64>, _: &mut Tree, choices
     assert!((0..100).any(|_| hits()));
 }
 
-/// Many keys in one step.
+/// Many keys in one step, and sometimes a panic half way.
 fn many<I: Index<u64, u64>>(aside: &Aside<I, u64, u64>, twin: &mut Tree, choices: &mut Choices) {
     let (first, value, removed) = (choices.key(), choices.value(), choices.below(3));
-    aside.change(|index| {
+    let panics = choices.below(8) == 0;
+    let mut change = |index: &I| {
         for key in first..first + 8 {
+            if panics && key == first + 4 {
+                std::panic::resume_unwind(Box::new(()));
+            }
             match key % 3 == u64::from(removed) {
                 true => assert_eq!(index.remove(&key), twin.remove(&key)),
                 false => {
@@ -98,7 +102,9 @@ fn many<I: Index<u64, u64>>(aside: &Aside<I, u64, u64>, twin: &mut Tree, choices
                 }
             }
         }
-    });
+    };
+    let changed = catch_unwind(AssertUnwindSafe(|| aside.change(&mut change)));
+    assert_eq!(changed.is_err(), panics);
 }
 
 #[test]

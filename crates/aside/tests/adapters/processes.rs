@@ -71,6 +71,7 @@ fn another_process_gets_the_number_that_we_did_not_use() {
     (0..10).for_each(|key| assert_eq!(store.latest(0, key), Some(key)));
     let mut write = store.write();
     assert!(!store.delete(&mut write, 0, 77));
+    assert_eq!(write.delete_range(&store.tables[0], 77..).expect("nothing"), 0);
     store.commit(write);
     let mut write = store.write();
     store.put(&mut write, 0, 1, 11);

@@ -266,7 +266,13 @@ fn what_would_go_past_a_table_is_refused() {
     let foreign = &other.tables[0];
     assert!(matches!(store.db.get_latest(foreign, 1), Err(heed::Error::OtherEnvironment)));
     let mut write = store.write();
-    assert!(matches!(write.put(foreign, 1, 1), Err(heed::Error::OtherEnvironment)));
+    let refused = |error| matches!(error, heed::Error::OtherEnvironment);
+    assert!(write.put(foreign, 1, 1).is_err_and(refused));
+    assert!(write.get(foreign, 1).is_err_and(refused));
+    assert!(write.delete(foreign, 1).is_err_and(refused));
+    assert!(write.delete_range(foreign, ..).is_err_and(refused));
+    assert!(write.clear(foreign).is_err_and(refused));
+    assert!(write.range(foreign, ..).err().is_some_and(refused));
 }
 
 /// A write transaction from before the table would write past it.

@@ -21,7 +21,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Two writers with separate keys, and a reader.
+/// Two writers with separate keys, of which one changes some in a step of many, and a reader.
 fn grows<I: Index<u64, u64>>(index: I) {
     let aside = Aside::new(index, &Config::entries(9)).expect("a table");
     let written: [AtomicU64; KEYS as usize] = Default::default();
@@ -34,7 +34,11 @@ fn grows<I: Index<u64, u64>>(index: I) {
                 let _done = Done(done);
                 for value in 1..=WRITES {
                     let key = value * 2 % KEYS + writer;
-                    aside.insert(key, value);
+                    if writer == 1 && value % 16 == 0 {
+                        aside.change(|index| index.insert(key, value));
+                    } else {
+                        aside.insert(key, value);
+                    }
                     written[key as usize].store(value, Ordering::Release);
                     assert_eq!(aside.get(key), Some(value), "after the write");
                 }

@@ -422,9 +422,10 @@ impl Run<'_> {
         index.lend(Some((config, timer)), &mut |Sides { mut alone, aside }| {
             let Some(mut aside) = aside else { return Ok(()) };
             self.show("warming up", 0);
-            aside.warm(&mut self.work(first.max(warm).max(settle as usize), 0))?;
+            aside.warm(&mut self.work(first.max(warm) + settle as usize, 0))?;
             // One that has stepped aside by then does not fill.
             if aside.is_open() {
+                self.show("warming up further", 0);
                 aside.warm(&mut self.work(rest, 0))?;
             }
             let start = self.stream.clone();
