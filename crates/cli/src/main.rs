@@ -19,6 +19,7 @@ mod model;
 mod options;
 mod partition;
 mod replay;
+mod sdc;
 mod setup;
 mod switch;
 mod text;
@@ -54,6 +55,14 @@ enum Command {
     Advise(Box<advise::Args>),
     #[cfg(feature = "aside")]
     Aside(Box<aside::Args>),
+    /// Run real indexes on a simulated machine with a software defined cache (SDC)
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  overbank sdc run --index lmdb --system sdc --llc 3MB --ratio 0.5 --report sdc.html
+  overbank sdc run --index hash --family 2 --sub-tag-bits 4"
+    )]
+    Sdc(sdc::Command),
     Switch(Box<switch::Args>),
     Gateway(Box<gateway::Command>),
     Top(top::Args),
@@ -96,6 +105,7 @@ fn main() -> ExitCode {
         Command::Advise(args) => advise::run(&args),
         #[cfg(feature = "aside")]
         Command::Aside(args) => aside::run(&args),
+        Command::Sdc(command) => sdc::run(&command),
         Command::Switch(args) => switch::run(&args),
         Command::Gateway(args) => gateway::run(&args),
         Command::Top(args) => top::run(&args),

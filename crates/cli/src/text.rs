@@ -4,6 +4,7 @@ pub mod advise;
 #[cfg(feature = "aside")]
 pub mod aside;
 pub mod lab;
+pub mod sdc;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use overbank_kit::experiment::Table as Figures;

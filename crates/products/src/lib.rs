@@ -3,6 +3,7 @@
 //! - [`replay`]: the same traffic through the switch, once for each design.
 //! - [`advise`]: which flow cache for this traffic?
 //! - `aside`: does a look-aside table pay in front of an index? (feature `aside`)
+//! - [`sdc`]: a real index on the simulated machine of the SDC paper.
 //! - [`model`]: hit rates of any geometry, calculated and simulated.
 
 pub mod advise;
@@ -10,6 +11,7 @@ pub mod advise;
 pub mod aside;
 pub mod model;
 pub mod replay;
+pub mod sdc;
 mod traffic;
 
 pub use traffic::TrafficSource;

@@ -3,6 +3,8 @@
 
 mod axis;
 pub mod bars;
+pub mod cells;
+pub mod heat;
 pub mod lines;
 pub mod markdown;
 pub mod outcomes;

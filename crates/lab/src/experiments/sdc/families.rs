@@ -8,6 +8,7 @@ const FAMILIES: [u32; 4] = [1, 2, 4, 8];
 const SUB_TAGS: [u32; 7] = [0, 1, 2, 3, 4, 5, 6];
 /// Sizes of the data set, in caches.
 const RATIOS: [f64; 6] = [0.5, 1.0, 2.0, KNEE, 8.0, 16.0];
+const TAG_RATIOS: [f64; 3] = [1.0, KNEE, 8.0];
 const SMOKE: [f64; 2] = [0.5, 4.0];
 /// The family of figures 13 and 14.
 const FAMILY: u32 = 4;
@@ -34,11 +35,12 @@ fn sub_tag(point: Point, bits: u32) -> Point {
 impl Varied {
     fn run(
         context: &mut Context<'_>,
+        full: &'static [f64],
         values: &'static [u32],
         point: fn(Point, u32) -> Point,
     ) -> Result<Varied, LabError> {
         let common = Common::of(context);
-        let ratios: &[f64] = if context.smoke() { &SMOKE } else { &RATIOS };
+        let ratios: &[f64] = if context.smoke() { &SMOKE } else { full };
         let all = ratios.iter().rev().flat_map(|ratio| {
             let stores = pairs(&STORES.map(|(index, _)| index), values);
             let subset = common.subset(*ratio);
@@ -131,7 +133,7 @@ const FALSE_HITS: &[Claim<Varied>] = &[
 ];
 
 pub fn hits(context: &mut Context<'_>) -> Result<Record, LabError> {
-    let all = Varied::run(context, &FAMILIES, family)?;
+    let all = Varied::run(context, &RATIOS, &FAMILIES, family)?;
     let mut record = all.record(context, &SDC11);
     record.judge("", FALSE_HITS, &all);
     record.plots = all.plots("hits, % of lookups", "family", |of| 100.0 * of.hit_rate());
@@ -164,7 +166,7 @@ const SPEED: &[Claim<Varied>] = &[
 ];
 
 pub fn throughput(context: &mut Context<'_>) -> Result<Record, LabError> {
-    let all = Varied::run(context, &FAMILIES, family)?;
+    let all = Varied::run(context, &RATIOS, &FAMILIES, family)?;
     let mut record = all.record(context, &SDC12);
     record.judge("", SPEED, &all);
     for (index, store) in STORES {
@@ -224,7 +226,7 @@ const TAGS: &[Claim<Varied>] = &[
 ];
 
 pub fn false_hits(context: &mut Context<'_>) -> Result<Record, LabError> {
-    let all = Varied::run(context, &SUB_TAGS, sub_tag)?;
+    let all = Varied::run(context, &TAG_RATIOS, &SUB_TAGS, sub_tag)?;
     let mut record = all.record(context, &SDC13);
     record.judge("", TAGS, &all);
     record.plots = all.plots("false hits, % of lookups", "bits", |of| 100.0 * of.false_hit_rate());
@@ -256,7 +258,7 @@ const SHORT: &[Claim<Varied>] = &[
 ];
 
 pub fn short_tags(context: &mut Context<'_>) -> Result<Record, LabError> {
-    let all = Varied::run(context, &SUB_TAGS, sub_tag)?;
+    let all = Varied::run(context, &TAG_RATIOS, &SUB_TAGS, sub_tag)?;
     let mut record = all.record(context, &SDC14);
     record.judge("", SHORT, &all);
     record.plots = all

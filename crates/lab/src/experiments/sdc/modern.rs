@@ -5,7 +5,7 @@ use super::{SDCMODERN, STORES};
 use crate::prelude::*;
 
 /// Sizes of the data set, in last-level caches.
-const RATIOS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 3.2];
+const RATIOS: [f64; 3] = [0.25, 1.0, 3.2];
 const SMOKE: [f64; 2] = [0.5, 2.0];
 
 const MACHINE: &str = "--machine modern";
@@ -67,7 +67,7 @@ const CLAIMS: &[Claim<All>] = &[
 ];
 
 pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
-    let (llc, lookups) = if context.smoke() { (256 << 10, 4000) } else { (32 << 20, 400_000) };
+    let (llc, lookups) = if context.smoke() { (256 << 10, 4000) } else { (32 << 20, 200_000) };
     let common = Common { llc, lookups, ..Common::of(context) };
     let ratios: &[f64] = if context.smoke() { &SMOKE } else { &RATIOS };
     let cells = pairs(&pairs(&STORES.map(|(index, _)| index), ratios), &[0, 1, 2, 3, 4, 5, 6, 7]);

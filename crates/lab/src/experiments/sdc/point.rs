@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! A point: one run of `overbank-workloads`, the program in which real indexes run on the machine
 //! of the paper. Points are simulated, not timed, so as many run at once as there are cores.
 
@@ -10,15 +11,20 @@ use std::fmt;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+=======
+//! Points: runs of `overbank-workloads`, the program in which real indexes run on the machine of the
+//! paper ([`overbank_products::sdc`] finds and runs it). Points are simulated, not timed, so as many
+//! run at once as there are cores.
+
+use crate::prelude::*;
+pub use overbank_products::sdc::point::{MODES, Mode, Modes, Outcome};
+use overbank_products::sdc::program::Program;
+use std::fmt;
+use std::sync::Mutex;
+>>>>>>> sdc
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
-
-/// Where `cargo xtask workloads` builds it, from the folder of the project.
-const BUILT: &str = "target/workloads/release/overbank-workloads";
-/// Names another place.
-const PLACE: &str = "OVERBANK_WORKLOADS";
 
 /// What a point runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,56 +66,6 @@ impl fmt::Display for Point {
     }
 }
 
-/// A figure for each way of counting cycles.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Modes {
-    /// Each miss waits.
-    pub blocking: f64,
-    /// Up to four misses wait together.
-    pub overlap: f64,
-    /// Each miss waits, and an SDC operation costs 40 cycles more.
-    pub as_evaluated: f64,
-}
-
-/// Chooses one.
-pub type Mode = fn(&Modes) -> f64;
-
-/// The ways, by name.
-pub const MODES: [(&str, Mode); 3] = [
-    ("blocking", |of| of.blocking),
-    ("overlap", |of| of.overlap),
-    ("as evaluated", |of| of.as_evaluated),
-];
-
-/// What a point printed, as far as it is used here.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Outcome {
-    pub depth: Option<u64>,
-    pub lookups: u64,
-    pub counters: Counters,
-    pub hits: u64,
-    /// Lookups that ended without an answer.
-    pub dropped: u64,
-    pub lookups_per_second: Modes,
-    pub accesses_per_lookup: f64,
-    pub dram_per_lookup: f64,
-    pub hooks_per_second: f64,
-    #[serde(default)]
-    pub heat: Vec<u64>,
-}
-
-impl Outcome {
-    /// Returns the share of lookups that what stands in front answered rightly.
-    pub fn hit_rate(&self) -> f64 {
-        self.hits as f64 / self.lookups as f64
-    }
-
-    /// Returns SDC's false hits as a share of its lookups.
-    pub fn false_hit_rate(&self) -> f64 {
-        self.counters.sdc.false_hits as f64 / self.counters.sdc.lookups.max(1) as f64
-    }
-}
-
 /// What the points of an experiment have in common.
 #[derive(Clone, Copy)]
 pub struct Common {
@@ -143,7 +99,7 @@ impl Common {
         ]
     }
 
-    fn arguments(&self, point: &Point, seed: u64) -> Vec<String> {
+    pub fn arguments(&self, point: &Point, seed: u64) -> Vec<String> {
         let given = |name: &str| point.more.iter().any(|argument| argument == name);
         let mut arguments = vec!["run".to_owned()];
         let keys = if point.fresh { "fresh" } else { "replayed" };
@@ -198,7 +154,7 @@ impl Points {
         points: Vec<Point>,
     ) -> Result<Points, LabError> {
         context.step("points", 0.0)?;
-        let program = program()?;
+        let program = Program::find().map_err(|error| LabError::failed(error.to_string()))?;
         let (seed, stop) = (context.seed, context.stop);
         let stopped = || stop.load(Ordering::Relaxed);
         let count = points.len();
@@ -217,7 +173,12 @@ impl Points {
                     loop {
                         let next = waiting.lock().ok().and_then(|mut points| points.next());
                         let Some((at, point)) = next.filter(|_| !stopped()) else { return };
+<<<<<<< HEAD
                         let outcome = known(program, &common.arguments(point, seed), &stopped);
+=======
+                        let outcome = program.run(&common.arguments(point, seed), &stopped);
+                        let outcome = outcome.map_err(|error| error.to_string());
+>>>>>>> sdc
                         if sender.send((at, outcome)).is_err() {
                             return;
                         }
@@ -287,59 +248,6 @@ impl Points {
     }
 }
 
-/// Returns the program.
-fn program() -> Result<PathBuf, LabError> {
-    let place = std::env::var_os(PLACE).map(PathBuf::from);
-    let here = std::env::current_dir().unwrap_or_default();
-    let found = match place {
-        Some(place) => Some(place),
-        None => here.ancestors().map(|folder| folder.join(BUILT)).find(|path| path.is_file()),
-    };
-    found.filter(|path| path.is_file()).ok_or_else(|| {
-        LabError::failed(format!(
-            "overbank-workloads is not there: build it by `cargo xtask workloads` in the folder of \
-             the sources, and run this there, or name it in {PLACE}"
-        ))
-    })
-}
-
-/// Runs a point; ends it if all is stopped.
-fn run_one(
-    program: &Path,
-    arguments: &[String],
-    stopped: &dyn Fn() -> bool,
-) -> Result<Outcome, String> {
-    let failed = |error: &dyn fmt::Display| error.to_string();
-    let files = || tempfile::tempfile().map_err(|error| failed(&error));
-    let [mut out, mut errors] = [files()?, files()?];
-    let clone = |file: &std::fs::File| file.try_clone().map_err(|error| failed(&error));
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(clone(&out)?).stderr(clone(&errors)?);
-    let mut child = command.spawn().map_err(|error| failed(&error))?;
-    let status = loop {
-        match child.try_wait().map_err(|error| failed(&error))? {
-            Some(status) => break status,
-            None if stopped() => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err("stopped".to_owned());
-            }
-            None => thread::sleep(Duration::from_millis(20)),
-        }
-    };
-    let read = |file: &mut std::fs::File| {
-        let mut text = String::new();
-        let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
-        read.map(|_| text).map_err(|error| failed(&error))
-    };
-    if !status.success() {
-        let said = read(&mut errors)?;
-        let last = said.lines().rev().find(|line| !line.trim().is_empty());
-        return Err(format!("{status}: {}", last.unwrap_or("it said nothing")));
-    }
-    serde_json::from_str(&read(&mut out)?).map_err(|error| failed(&error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,19 +261,5 @@ mod tests {
         assert_eq!(common.arguments(&point, 3).join(" "), expected);
         let ycsb = common.arguments(&Point::new("lmdb", "sdc", 5).with("--ycsb B"), 3);
         assert!(!ycsb.contains(&"--keys".to_owned()));
-    }
-
-    #[test]
-    fn a_program_that_fails_is_a_line() {
-        let run = |script: &str| {
-            run_one(Path::new("/bin/sh"), &["-c".to_owned(), script.to_owned()], &|| false)
-        };
-        let said = run("echo one >&2; echo two >&2; exit 3").expect_err("failed");
-        assert!(said.ends_with("3: two"), "{said}");
-        assert!(run("exit 1").expect_err("failed").ends_with("it said nothing"));
-        assert!(run("echo '{}'").expect_err("no outcome").contains("missing field"));
-        assert!(run_one(Path::new("/nonexistent"), &[], &|| false).is_err());
-        let stopped = run_one(Path::new("/bin/sleep"), &["60".to_owned()], &|| true);
-        assert_eq!(stopped.expect_err("stopped"), "stopped");
     }
 }

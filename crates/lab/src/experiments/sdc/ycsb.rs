@@ -8,7 +8,7 @@ use crate::prelude::*;
 const INDEXES: [(&str, &str); 3] =
     [("masstree", "Masstree's nodes"), ("lmdb", "LMDB"), ("redb", "redb")];
 const MIXES: [&str; 4] = ["A", "B", "C", "D"];
-const VALUES: [u32; 5] = [8, 64, 128, 256, 512];
+const VALUES: [u32; 3] = [8, 64, 512];
 const SMOKE: [u32; 2] = [8, 512];
 
 struct All {
