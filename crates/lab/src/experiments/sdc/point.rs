@@ -1,27 +1,13 @@
-<<<<<<< HEAD
-//! A point: one run of `overbank-workloads`, the program in which real indexes run on the machine
-//! of the paper. Points are simulated, not timed, so as many run at once as there are cores.
+//! Points: runs of `overbank-workloads`, the program in which real indexes run on the machine of
+//! the paper ([`overbank_products::sdc`] finds and runs it). Points are simulated, not timed, so as
+//! many run at once as there are cores.
 
 use crate::prelude::*;
 use overbank_kit::machine::{keep_on, usable_cores};
-use overbank_sdc::Counters;
-use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::fmt;
-use std::io::{Read, Seek};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-=======
-//! Points: runs of `overbank-workloads`, the program in which real indexes run on the machine of the
-//! paper ([`overbank_products::sdc`] finds and runs it). Points are simulated, not timed, so as many
-//! run at once as there are cores.
-
-use crate::prelude::*;
 pub use overbank_products::sdc::point::{MODES, Mode, Modes, Outcome};
 use overbank_products::sdc::program::Program;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Mutex;
->>>>>>> sdc
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -130,7 +116,7 @@ impl Common {
 static KNOWN: Mutex<BTreeMap<Vec<String>, Outcome>> = Mutex::new(BTreeMap::new());
 
 fn known(
-    program: &Path,
+    program: &Program,
     arguments: &[String],
     stopped: &dyn Fn() -> bool,
 ) -> Result<Outcome, String> {
@@ -138,7 +124,7 @@ fn known(
     if let Some(outcome) = outcomes().get(arguments) {
         return Ok(outcome.clone());
     }
-    let outcome = run_one(program, arguments, stopped)?;
+    let outcome = program.run(arguments, stopped).map_err(|error| error.to_string())?;
     outcomes().insert(arguments.to_vec(), outcome.clone());
     Ok(outcome)
 }
@@ -173,12 +159,7 @@ impl Points {
                     loop {
                         let next = waiting.lock().ok().and_then(|mut points| points.next());
                         let Some((at, point)) = next.filter(|_| !stopped()) else { return };
-<<<<<<< HEAD
                         let outcome = known(program, &common.arguments(point, seed), &stopped);
-=======
-                        let outcome = program.run(&common.arguments(point, seed), &stopped);
-                        let outcome = outcome.map_err(|error| error.to_string());
->>>>>>> sdc
                         if sender.send((at, outcome)).is_err() {
                             return;
                         }
