@@ -1,6 +1,6 @@
-//! Points: runs of `overbank-workloads`, the program in which real indexes run on the machine of the
-//! paper ([`overbank_products::sdc`] finds and runs it). Points are simulated, not timed, so as many
-//! run at once as there are cores.
+//! Points: runs of `overbank-workloads`, the program in which real indexes run on the machine of
+//! the paper ([`overbank_products::sdc`] finds and runs it). Points are simulated, not timed, so as
+//! many run at once as there are cores.
 
 use crate::prelude::*;
 pub use overbank_products::sdc::point::{MODES, Mode, Modes, Outcome};
