@@ -340,9 +340,7 @@ impl Run {
     fn reading(&self) -> Reading {
         match self.ycsb {
             None => Reading { words: self.read_bytes() / WORD, stride: 1 },
-            Some(_) => {
-                Reading { words: (self.value as usize).div_ceil(LINE), stride: LINE / WORD }
-            }
+            Some(_) => Reading { words: (self.value as usize).div_ceil(LINE), stride: LINE / WORD },
         }
     }
 
