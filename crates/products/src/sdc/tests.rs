@@ -44,6 +44,7 @@ fn outcome(system: &str) -> Outcome {
         accesses_per_lookup: 30.0,
         dram_per_lookup: 0.5,
         sdc_lines: 1,
+        clock: None,
         heat: vec![7; 4096],
         llc: Some(Held {
             lines: Lines { empty: 190, ordinary: 1, sdc: 1 },
