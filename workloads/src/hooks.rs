@@ -5,10 +5,12 @@
 //! is not instrumented: so the machine has one user at a time.
 #![allow(unsafe_code)]
 
+use std::hint::black_box;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use overbank_sdc::Machine;
+use overbank_sdc::{Machine, Refused, Shape};
+use overbank_watched::walk::walk;
 
 static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
 /// Number of this process in the machine's SDC.
@@ -26,6 +28,13 @@ pub fn watched<R>(machine: &mut Machine, work: impl FnOnce() -> R) -> R {
     MACHINE.store(machine, Relaxed);
     let _off = Off;
     work()
+}
+
+/// Returns whether the program was built with hooks.
+pub fn are_there(shape: &Shape) -> Result<bool, Refused> {
+    let mut machine = Machine::new(shape)?;
+    black_box(watched(&mut machine, || walk(&[0; 2], 1, 0, 1)));
+    Ok(machine.counters().accesses > 0)
 }
 
 #[inline(always)]

@@ -11,6 +11,7 @@
 mod arguments;
 mod base;
 mod client;
+mod clock;
 mod fixed;
 mod held;
 mod hooks;

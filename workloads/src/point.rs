@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use overbank_sdc::{Counters, Machine, Shape, Times};
+use overbank_sdc::{Counters, Machine, Shape, Times, WayView};
 use overbank_watched::front::FalseHit;
 use overbank_watched::item::WORD;
 use overbank_watched::store::{Store, System, store};
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::arguments::{Run, name};
 use crate::client::Client;
+use crate::clock::Clock;
 use crate::held::Held;
 use crate::keys::{self, Keys, Op, Ycsb};
 use crate::{fixed, hooks};
@@ -54,6 +55,9 @@ struct Report<'a> {
     lookups_per_second: Modes,
     accesses_per_lookup: f64,
     dram_per_lookup: f64,
+    /// A cache of the same keys by CLOCK alone; only with SDC and without writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock: Option<Alone>,
     /// Lines of the LLC that SDC holds at the end.
     sdc_lines: usize,
     /// By set, way and slot; only with `--heat`.
@@ -65,6 +69,14 @@ struct Report<'a> {
     /// Of this process, for the measured requests.
     seconds: f64,
     hooks_per_second: f64,
+}
+
+/// A cache without sets, families and sub-tags, that serves the same requests.
+#[derive(Serialize)]
+struct Alone {
+    /// As many as SDC holds values, the mean of the beginning and the end.
+    slots: usize,
+    hits: u64,
 }
 
 /// A figure for each way of counting cycles.
@@ -103,19 +115,25 @@ pub fn run(run: &Run) -> Result<()> {
         client: Client::new(if writes { options.items } else { 0 }, options.reading),
         machine: &mut machine,
         may_drop: run.system == System::Sdc && run.false_hit == FalseHit::Dropped,
+        asked: (run.system == System::Sdc && !writes).then(Vec::new),
     };
     for item in keys.order(run.placement) {
         point.store.fill(keys::key(item))?;
     }
     point.store.ready()?;
-    fixed::one_thread()?;
+    // QEMU has threads beside the program's, and no hooks.
+    if hooks::are_there(&shape)? {
+        fixed::one_thread()?;
+    }
     let measured = point.warm_up(run, &mut keys)?;
 
     point.machine.restart();
+    let values = values(point.machine);
     let start = Instant::now();
     point.pass(measured)?;
     let seconds = start.elapsed().as_secs_f64();
-    let Point { store, client, machine, .. } = point;
+    let Point { store, client, machine, asked, .. } = point;
+    let slots = (values + self::values(machine)) / 2;
     let counters = machine.counters();
     if counters.accesses == 0 {
         bail!(NO_HOOKS);
@@ -151,6 +169,7 @@ pub fn run(run: &Run) -> Result<()> {
         lookups_per_second: Modes::of(times, |cycles| n * shape.ghz * 1e9 / cycles),
         accesses_per_lookup: counters.accesses as f64 / n,
         dram_per_lookup: counters.dram.reads() as f64 / n,
+        clock: asked.map(|asked| alone(&asked, run.lookups, slots, run.items)),
         sdc_lines: machine.sdc_lines(),
         heat: machine.heat(),
         llc: run.view.as_ref().map(|view| Held::of(machine, view)),
@@ -162,6 +181,24 @@ pub fn run(run: &Run) -> Result<()> {
     writeln!(out).context("cannot write the report")
 }
 
+/// Returns the values of 8 bytes that SDC holds.
+fn values(machine: &Machine) -> usize {
+    let ways = (0..).map_while(|set| machine.set_view(set)).flatten();
+    ways.map(|way| match way {
+        WayView::Sdc { slots, .. } => slots.iter().filter(|slot| slot.valid).count(),
+        WayView::Empty | WayView::Ordinary { .. } => 0,
+    })
+    .sum()
+}
+
+/// Serves all requests from a cache by CLOCK; counts hits of the last ones.
+fn alone(asked: &[Op], measured: usize, slots: usize, items: usize) -> Alone {
+    let mut clock = Clock::new(slots, items);
+    let hits: Vec<bool> = asked.iter().map(|op| clock.touch(op.item())).collect();
+    let last = &hits[hits.len().saturating_sub(measured)..];
+    Alone { slots, hits: last.iter().filter(|hit| **hit).count() as u64 }
+}
+
 /// What serves requests.
 struct Point<'a> {
     store: Box<dyn Store>,
@@ -169,6 +206,8 @@ struct Point<'a> {
     machine: &'a mut Machine,
     /// Whether a lookup may end without an answer.
     may_drop: bool,
+    /// All requests, for [`alone`].
+    asked: Option<Vec<Op>>,
 }
 
 impl Point<'_> {
@@ -176,8 +215,10 @@ impl Point<'_> {
     fn warm_up(&mut self, run: &Run, keys: &mut Keys) -> Result<Vec<Op>> {
         let warmup = run.warmup();
         if !run.replayed() {
-            self.pass(keys.draw(warmup))?;
-            return Ok(keys.draw(run.lookups));
+            // Both before the first: under valgrind, drawing them would throw lines out of the cache.
+            let [warm, measured] = [warmup, run.lookups].map(|requests| keys.draw(requests));
+            self.pass(warm)?;
+            return Ok(measured);
         }
         // The sequence again and again, so that its end is the warm-up's.
         let sequence = keys.draw(run.lookups);
@@ -191,6 +232,9 @@ impl Point<'_> {
     /// Serves requests with the hooks on; fails if an answer is wrong.
     fn pass(&mut self, ops: Vec<Op>) -> Result<()> {
         let requests = ops.len() as u64;
+        if let Some(asked) = &mut self.asked {
+            asked.extend_from_slice(&ops);
+        }
         let (store, machine) = (&mut self.store, &mut *self.machine);
         self.client.send(ops, || hooks::watched(machine, || store.serve()))?;
         let Client { answered, nothing, wrong, .. } = self.client;

@@ -95,8 +95,8 @@ pub struct Args {
     /// Requests before [default: three times --lookups; with --ycsb a third of it]
     #[arg(long, value_name = "N")]
     warmup: Option<u64>,
-    /// Whether the counted requests are those of the warm-up, as in the paper, or others of the same
-    /// law [default: replayed]
+    /// Whether the counted requests are those of the warm-up, as in the paper, or others of the
+    /// same law [default: replayed]
     #[arg(long, value_name = "KEYS", conflicts_with = "ycsb",
           value_parser = PossibleValuesParser::new(["replayed", "fresh"]))]
     keys: Option<String>,

@@ -47,6 +47,7 @@ const NEED_WORKLOADS: &[&str] = &[
     "sdc15",
     "sdcmodern",
     "sdcgap",
+    "sdcvalid",
 ];
 
 /// Whether this machine can run an experiment.

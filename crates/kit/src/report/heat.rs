@@ -1,7 +1,7 @@
 //! A heat map of counts as inline SVG: the darker, the more, by powers.
 //!
-//! Counts of caches are far apart, so a shade is a step of the logarithm, and the legend names each
-//! step's counts. A shade is one path: a map of thousands of squares stays small.
+//! Counts of caches are far apart, so a shade is a step of the logarithm between the least count and
+//! the most, and the legend names each step's counts. A shade is one path: a map of thousands of squares stays small.
 
 use super::count;
 use maud::{Markup, html};
@@ -23,7 +23,7 @@ const HEAD: f64 = 20.0;
 const GROUP_GAP: f64 = 4.0;
 const ROW: f64 = 10.0;
 const FOOT: f64 = 40.0;
-/// Every so many rows have a label.
+/// Rows from one label to the next.
 const LABELLED: usize = 8;
 /// Shades, none for a count of zero.
 const SHADES: usize = 6;
@@ -35,7 +35,8 @@ impl Heat {
         let group_width = (WIDTH - LABEL_WIDTH) / groups as f64;
         let cell = (group_width - GROUP_GAP) / self.group.max(1) as f64;
         let foot = HEAD + self.rows.len() as f64 * ROW;
-        let most = self.rows.iter().flatten().max().copied().unwrap_or(0);
+        let counts = || self.rows.iter().flatten().copied().filter(|n| *n > 0);
+        let range = (counts().min().unwrap_or(1), counts().max().unwrap_or(1));
         let mut paths = vec![String::new(); SHADES + 1];
         for (at, row) in self.rows.iter().enumerate() {
             for (column, n) in row.iter().enumerate() {
@@ -43,7 +44,7 @@ impl Heat {
                 let x = LABEL_WIDTH + group as f64 * group_width + within as f64 * cell;
                 let y = HEAD + at as f64 * ROW;
                 // Writing to a string does not fail.
-                let _ = write!(paths[shade(*n, most)], "M{x:.1} {y}h{cell:.1}v{ROW}h-{cell:.1}z");
+                let _ = write!(paths[shade(*n, range)], "M{x:.1} {y}h{cell:.1}v{ROW}h-{cell:.1}z");
             }
         }
         html! {
@@ -62,7 +63,7 @@ impl Heat {
                 @for (shade, path) in paths.iter().enumerate() {
                     @if !path.is_empty() { path class={ "heat" (shade) } d=(path) {} }
                 }
-                @for (shade, (low, high)) in steps(most).into_iter().enumerate() {
+                @for (shade, (low, high)) in steps(range).into_iter().enumerate() {
                     @let x = LABEL_WIDTH + shade as f64 * (WIDTH - LABEL_WIDTH) / (SHADES + 1) as f64;
                     rect class={ "heat" (shade) } x=(format!("{x:.1}")) y=(foot + 16.0) width="12"
                         height="12" rx="2" {}
@@ -76,22 +77,24 @@ impl Heat {
 }
 
 /// Returns the step of a count: 0 for none, [`SHADES`] for the most.
-fn shade(n: u64, most: u64) -> usize {
-    if n == 0 {
-        return 0;
-    }
-    let step = (n as f64).ln() / (most.max(2) as f64).ln() * SHADES as f64;
-    (step.ceil() as usize).clamp(1, SHADES)
+fn shade(n: u64, range: (u64, u64)) -> usize {
+    let steps = steps(range);
+    // Counts of zero are the first step.
+    steps.iter().position(|(_, high)| n <= *high).unwrap_or(steps.len() - 1)
 }
 
-/// Returns the least and the most of each step; steps without a count are left out at the end.
-fn steps(most: u64) -> Vec<(u64, u64)> {
-    let bound = |step: usize| (most.max(2) as f64).powf(step as f64 / SHADES as f64) as u64;
+/// Returns the least and the most of each step, zero first; steps without a number are left out.
+fn steps((least, most): (u64, u64)) -> Vec<(u64, u64)> {
+    let ratio = most as f64 / least as f64;
+    let bound = |step: usize| least as f64 * ratio.powf(step as f64 / SHADES as f64);
     let mut steps = vec![(0, 0)];
+    let mut low = least;
     for step in 1..=SHADES {
-        let low = steps.last().map_or(1, |(_, high)| high + 1);
-        let high = if step == SHADES { most } else { bound(step) };
-        steps.push((low.min(high.max(1)), high.max(1)));
+        let high = if step == SHADES { most } else { bound(step) as u64 };
+        if low <= high {
+            steps.push((low, high));
+            low = high + 1;
+        }
     }
     steps
 }
@@ -102,10 +105,11 @@ mod tests {
 
     #[test]
     fn shades_follow_the_logarithm() {
-        assert_eq!([0, 1, 10, 11, 1_000_000].map(|n| shade(n, 1_000_000)), [0, 1, 1, 2, 6]);
-        assert_eq!(shade(1, 1), 1);
-        assert_eq!(steps(1_000_000).last(), Some(&(100_001, 1_000_000)));
-        assert_eq!(steps(1_000_000)[0], (0, 0));
+        let range = (100, 100_000_000);
+        assert_eq!([0, 100, 999, 1002, 100_000_000].map(|n| shade(n, range)), [0, 1, 1, 2, 6]);
+        assert_eq!(steps((7, 7)), [(0, 0), (7, 7)]);
+        assert_eq!(steps((1, 3)), [(0, 0), (1, 1), (2, 2), (3, 3)]);
+        assert_eq!(steps(range).last().map(|(_, high)| *high), Some(100_000_000));
     }
 
     #[test]

@@ -104,6 +104,7 @@ pub const ALL: &[Experiment] = &[
     sdc::SDCBITS,
     sdc::SDCMODERN,
     sdc::SDCGAP,
+    sdc::SDCVALID,
 ];
 
 /// Experiments that another command runs: name, title and command, source.

@@ -4,6 +4,14 @@ use overbank_sdc::{Counters, Shape, WayView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// A cache without sets, families and sub-tags that served the same requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alone {
+    /// As many as SDC held values.
+    pub slots: u64,
+    pub hits: u64,
+}
+
 /// A figure for each way of counting cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Modes {
@@ -64,6 +72,9 @@ pub struct Outcome {
     pub hits: u64,
     /// Lookups that ended without an answer.
     pub dropped: u64,
+    /// A cache of the same keys by CLOCK alone; only with SDC and without writes.
+    #[serde(default, skip_serializing)]
+    pub clock: Option<Alone>,
     pub cycles_per_lookup: Modes,
     pub lookups_per_second: Modes,
     pub accesses_per_lookup: f64,

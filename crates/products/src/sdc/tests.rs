@@ -44,6 +44,7 @@ fn outcome(system: &str) -> Outcome {
         accesses_per_lookup: 30.0,
         dram_per_lookup: 0.5,
         sdc_lines: 1,
+        clock: None,
         heat: vec![7; 4096],
         llc: Some(Held {
             lines: Lines { empty: 190, ordinary: 1, sdc: 1 },
@@ -110,12 +111,12 @@ fn what_cannot_be_is_refused() {
         ("a rate", |of| of.lookups_per_second.overlap = 0.0),
         ("a rate", |of| of.dram_per_lookup = -1.0),
         ("lines of SDC", |of| of.sdc_lines = 193),
-        ("a map of 4095 slots", |of| drop(of.heat.pop())),
+        ("a map of 4095 slots", |of| of.heat.truncate(4095)),
         ("beyond all counts", |of| of.heat[0] = u64::MAX),
         ("lines; must be 192", |of| of.llc.as_mut().expect("there").lines.sdc = u64::MAX),
         ("referenced slots", |of| of.llc.as_mut().expect("there").slots.referenced = 3),
         ("set 16 with", |of| of.llc.as_mut().expect("there").sets[0].set = 16),
-        ("with 11 ways", |of| drop(of.llc.as_mut().expect("there").sets[0].ways.pop())),
+        ("with 11 ways", |of| of.llc.as_mut().expect("there").sets[0].ways.truncate(11)),
     ];
     for (wanted, change) in changes {
         let mut of = outcome("sdc");

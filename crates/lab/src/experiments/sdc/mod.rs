@@ -8,6 +8,7 @@ mod heat;
 mod modern;
 mod point;
 mod sizes;
+mod valid;
 mod ycsb;
 
 use crate::prelude::*;
@@ -37,6 +38,7 @@ experiments! {
     SDCBITS = "sdcbits", "Bits that SDC adds to a cache", "section 2.3", bits::run;
     SDCMODERN = "sdcmodern", "What is left of SDC on a machine of today", "beyond it", modern::run;
     SDCGAP = "sdcgap", "What each reading of the paper is worth", "gaps of it", gaps::run;
+    SDCVALID = "sdcvalid", "The machine against what is known", "checks of it", valid::run;
 }
 
 /// The stores of the paper: its B+ tree is LMDB's, its hash table memcached's.
