@@ -1,7 +1,8 @@
 //! A heat map of counts as inline SVG: the darker, the more, by powers.
 //!
-//! Counts of caches are far apart, so a shade is a step of the logarithm between the least count and
-//! the most, and the legend names each step's counts. A shade is one path: a map of thousands of squares stays small.
+//! Counts of caches are far apart, so a shade is a step of the logarithm between the least count
+//! and the most, and the legend names each step's counts. A shade is one path: a map of thousands
+//! of squares stays small.
 
 use super::count;
 use maud::{Markup, html};
