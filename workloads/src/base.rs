@@ -1,9 +1,9 @@
 //! Cycles of computing an access: the default of `base_cycles`, by index.
 //!
-//! Callgrind counts the instructions of a lookup in the plain build, the machine its accesses in the
-//! watched one (README.md, *How code is watched*); the lab's `sdcvalid` measures both again. One
-//! instruction is the access itself, whose cycles are L1's. The others run beside it on the paper's
-//! out-of-order core: we assume that it completes [`AT_ONCE`] of them a cycle.
+//! Callgrind counts the instructions of a lookup in the plain build, the machine its accesses in
+//! the watched one (README.md, *How code is watched*); the lab's `sdcvalid` measures both again.
+//! One instruction is the access itself, whose cycles are L1's. The others run beside it on the
+//! paper's out-of-order core: we assume that it completes [`AT_ONCE`] of them a cycle.
 
 use overbank_watched::index::Kind;
 

@@ -219,7 +219,7 @@ impl Point<'_> {
     fn warm_up(&mut self, run: &Run, keys: &mut Keys) -> Result<Vec<Op>> {
         let warmup = run.warmup();
         if !run.replayed() {
-            // Both before the first: under valgrind, drawing them would throw lines out of the cache.
+            // Both first: drawing them later would throw lines out of valgrind's cache.
             let [warm, measured] = [warmup, run.lookups].map(|requests| keys.draw(requests));
             self.pass(warm)?;
             return Ok(measured);

@@ -8,9 +8,9 @@
 //!                       call W + L + 2    end: two objects of JSON on standard error
 //! ```
 //!
-//! Two machines: `all` sees every access, `without_stack` those outside the stack. The client's own
-//! code is skipped, as in the other build. Arguments: `warmup=W,lookups=L,llc=BYTES`; page walks are
-//! off. One thread.
+//! Two machines: `all` sees every access, `without_stack` those outside the stack. The client's
+//! code is skipped, as in the other build. Arguments: `warmup=W,lookups=L,llc=BYTES`; page walks
+//! are off. One thread.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

@@ -88,8 +88,8 @@ pub fn twins(context: &mut Context<'_>, accesses: u64) -> Result<Vec<Twin>, LabE
     })
 }
 
-/// Returns how many other lines of the set were used since the line was, or the most if it is not in
-/// the list; makes it the most recently used.
+/// Returns how many other lines of the set were used since the line was, or the most if it is not
+/// in the list; makes it the most recently used.
 fn distance(set: &mut Vec<u64>, line: u64) -> usize {
     let found = set.iter().position(|&other| other == line);
     if let Some(at) = found {
