@@ -119,6 +119,9 @@ pub struct Run {
     /// What an SDC hit with another key does
     #[arg(long, default_value = "through")]
     pub false_hit: FalseHit,
+    /// Count the client's reads of its list of requests, too: simulators of whole programs do
+    #[arg(long)]
+    pub watch_requests: bool,
     /// Count accesses to each 8-byte slot of each line of one 32 KB 8-way cache (figure 1)
     #[arg(long)]
     pub heat: bool,

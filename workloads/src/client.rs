@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use overbank_watched::item::{Reading, expected};
 use overbank_watched::outside::{Ask, Request};
 
+use crate::hooks;
 use crate::keys::{self, Op};
 
 static CLIENT: AtomicPtr<Client> = AtomicPtr::new(null_mut());
@@ -20,6 +21,8 @@ pub struct Client {
     /// see no cache lines of the client.
     versions: Vec<u32>,
     reading: Reading,
+    /// Whether the machine sees reads of the list.
+    watched: bool,
     /// Answers since the last [`Client::send`].
     pub answered: u64,
     /// Lookups that the system in front answered, since then.
@@ -32,10 +35,11 @@ pub struct Client {
 
 impl Client {
     /// Returns a client of a store of which this many items may change, inserts included.
-    pub fn new(items: usize, reading: Reading) -> Self {
+    pub fn new(items: usize, reading: Reading, watched: bool) -> Self {
         let versions = vec![0; items];
         let (answered, hits, nothing, wrong) = (0, 0, 0, 0);
-        Self { ops: Vec::new(), next: 0, versions, reading, answered, hits, nothing, wrong }
+        let (ops, next) = (Vec::new(), 0);
+        Self { ops, next, versions, reading, watched, answered, hits, nothing, wrong }
     }
 
     /// Hands these requests to `serve`, which asks for them, and counts afresh.
@@ -49,9 +53,13 @@ impl Client {
     }
 
     fn request(&mut self) -> Request {
-        let Some(&op) = self.ops.get(self.next) else {
+        let Some(op) = self.ops.get(self.next) else {
             return Request { what: Ask::End as u64, key: 0 };
         };
+        if self.watched {
+            hooks::load(op);
+        }
+        let op = *op;
         self.next += 1;
         if op.ask() == Ask::Update
             && let Some(version) = self.versions.get_mut(op.item() as usize)

@@ -44,6 +44,13 @@ fn machine() -> Option<&'static mut Machine> {
     unsafe { MACHINE.load(Relaxed).as_mut() }
 }
 
+/// Counts a load of what no hook sees.
+pub fn load<T>(of: &T) {
+    if let Some(machine) = machine() {
+        machine.load(std::ptr::from_ref(of).addr() as u64, size_of::<T>() as u32);
+    }
+}
+
 macro_rules! hooks {
     ($($load:ident $store:ident $len:literal),+ $(,)?) => {
         $(

@@ -112,7 +112,11 @@ pub fn run(run: &Run) -> Result<()> {
     let writes = run.ycsb.is_some_and(|mix| mix.writes_percent() > 0);
     let mut point = Point {
         store: store(&options)?,
-        client: Client::new(if writes { options.items } else { 0 }, options.reading),
+        client: Client::new(
+            if writes { options.items } else { 0 },
+            options.reading,
+            run.watch_requests,
+        ),
         machine: &mut machine,
         may_drop: run.system == System::Sdc && run.false_hit == FalseHit::Dropped,
         asked: (run.system == System::Sdc && !writes).then(Vec::new),
@@ -215,7 +219,7 @@ impl Point<'_> {
     fn warm_up(&mut self, run: &Run, keys: &mut Keys) -> Result<Vec<Op>> {
         let warmup = run.warmup();
         if !run.replayed() {
-            // Both before the first: under valgrind, drawing throws lines out of the cache.
+            // Both first: drawing them later would throw lines out of valgrind's cache.
             let [warm, measured] = [warmup, run.lookups].map(|requests| keys.draw(requests));
             self.pass(warm)?;
             return Ok(measured);

@@ -8,7 +8,7 @@
 //!                       call W + L + 2    end: two objects of JSON on standard error
 //! ```
 //!
-//! Two machines: `all` sees every access, `without_stack` those outside the stack. The client's own
+//! Two machines: `all` sees every access, `without_stack` those outside the stack. The client's
 //! code is skipped, as in the other build. Arguments: `warmup=W,lookups=L,llc=BYTES`; page walks
 //! are off. One thread.
 #![allow(unsafe_code)]

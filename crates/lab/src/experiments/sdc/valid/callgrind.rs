@@ -3,7 +3,7 @@
 //! ```text
 //! build of the index      not collected        toggled by the loop that serves requests
 //! warm-up                 collected, dropped   counters are zero at the start of each pass
-//! measured requests       collected            less the functions of the client
+//! measured requests       collected            the client has its list of requests in the cache
 //! ```
 
 use overbank_sdc::Level;
@@ -22,15 +22,18 @@ pub const WALK: [&str; 2] = ["overbank_watched::walk::walk", "*::walk::walk"];
 /// Functions of the client begin like this.
 const CLIENT: [&str; 3] =
     ["overbank_client_", "overbank_workloads::", "overbank_watched::item::expected"];
+/// Events before those of misses.
+const REFERENCES: usize = 3;
 const EVENTS: &str = "events: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw";
 
 /// What callgrind counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
+    /// Without the client's.
     pub instructions: u64,
-    /// Loads and stores.
+    /// Loads and stores, without the client's.
     pub references: u64,
-    /// Those that L1 has not.
+    /// Loads and stores that L1 has not, the client's too.
     pub l1: u64,
     /// Those that the last level has not.
     pub llc: u64,
@@ -114,7 +117,7 @@ pub fn output(command: &mut Command, stopped: &dyn Fn() -> bool) -> Result<Strin
     run().map_err(|error| error.to_string())?
 }
 
-/// Adds the own costs of all functions but the client's.
+/// Adds the own costs of all functions; instructions and references of all but the client's.
 fn counts(text: &str) -> Option<Counts> {
     text.lines().find(|line| *line == EVENTS)?;
     let mut sum = [0u64; 9];
@@ -125,12 +128,10 @@ fn counts(text: &str) -> Option<Counts> {
         } else if line.starts_with("calls=") {
             // The next line has the costs of what was called, which has lines too.
             call = true;
-        } else if line.starts_with(|c: char| c.is_ascii_digit())
-            && !std::mem::take(&mut call)
-            && !client
-        {
+        } else if line.starts_with(|c: char| c.is_ascii_digit()) && !std::mem::take(&mut call) {
             let costs = line.split_whitespace().skip(1).map(str::parse);
-            for (sum, cost) in sum.iter_mut().zip(costs) {
+            let skipped = if client { REFERENCES } else { 0 };
+            for (sum, cost) in sum.iter_mut().zip(costs).skip(skipped) {
                 *sum += cost.unwrap_or(0);
             }
         }
@@ -153,9 +154,9 @@ mod tests {
         let text = format!(
             "version: 1\n{EVENTS}\nsummary: 99\n\nfl=a.rs\nfn=serve\n7 10 4 2 0 1\nfi=b.rs\n9 5 \
              1\ncfn=overbank_client_next\ncalls=3 0\n8 90 80\n\nfn=overbank_client_next\n3 90 \
-             80\n\nfn=find\n12 3 1 1 0 1 1 0 1 1\n"
+             80 0 0 1\n\nfn=find\n12 3 1 1 0 1 1 0 1 1\n"
         );
-        let expected = Counts { instructions: 18, references: 9, l1: 3, llc: 2 };
+        let expected = Counts { instructions: 18, references: 9, l1: 4, llc: 2 };
         assert_eq!(counts(&text), Some(expected));
         assert_eq!(counts("events: Ir\nfn=a\n1 1\n"), None);
     }

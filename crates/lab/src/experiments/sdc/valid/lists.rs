@@ -78,15 +78,18 @@ pub fn twins(context: &mut Context<'_>, accesses: u64) -> Result<Vec<Twin>, LabE
         let (mut list, mut differing) = (0, 0);
         for line in lines(stream, accesses, seed)? {
             machine.load(64 * line, 8);
-            list += u64::from(distance(&mut lists[(line % sets) as usize], line) >= ways as usize);
+            let set = &mut lists[(line % sets) as usize];
+            list += u64::from(distance(set, line) >= ways as usize);
+            // Farther down all are misses.
+            set.truncate(ways as usize);
             differing += u64::from(machine.counters().llc.misses != list);
         }
         Ok(Twin { stream, sets, ways, model: machine.counters().llc.misses, list, differing })
     })
 }
 
-/// Returns how many other lines of the set were used since the line was, and makes it the most
-/// recently used.
+/// Returns how many other lines of the set were used since the line was, or the most if it is not
+/// in the list; makes it the most recently used.
 fn distance(set: &mut Vec<u64>, line: u64) -> usize {
     let found = set.iter().position(|&other| other == line);
     if let Some(at) = found {
