@@ -37,10 +37,11 @@ pub const INDEXES: [(&str, &str); 9] = [
 ];
 
 /// Systems in front of an index, and what they are.
-pub const SYSTEMS: [(&str, &str); 5] = [
+pub const SYSTEMS: [(&str, &str); 6] = [
     ("regular", "Nothing"),
     ("sdc", "The software defined cache in the last-level cache"),
-    ("slb", "A look-aside buffer in software"),
+    ("slb", "A look-aside buffer in software, of items' addresses"),
+    ("slb-items", "The same with copies of the items"),
     ("copies", "Overbank's look-aside table"),
     ("hints", "Overbank's hints; with the index tree only"),
 ];
