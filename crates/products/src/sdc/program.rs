@@ -83,25 +83,8 @@ impl Program {
         arguments: &[String],
         stopped: &dyn Fn() -> bool,
     ) -> Result<Outcome, SdcError> {
-        // Files: a pipe that a child of the program holds would keep us waiting.
-        let [mut out, mut errors] = [tempfile::tempfile()?, tempfile::tempfile()?];
-        let mut command = Command::new(&self.0);
-        command.args(arguments).stdin(Stdio::null());
-        command.stdout(out.try_clone()?).stderr(errors.try_clone()?);
-        let mut child = command.spawn()?;
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            let long = [&out, &errors].iter().any(|file| length(file) > OUTPUT_MAX);
-            if stopped() || long {
-                // It may have ended by itself.
-                _ = child.kill();
-                child.wait()?;
-                return Err(if long { too_long() } else { SdcError::Stopped });
-            }
-            thread::sleep(LOOK);
-        };
+        let Ended { status, mut out, mut errors } =
+            to_its_end(Command::new(&self.0).args(arguments), stopped)?;
         if !status.success() {
             return Err(match (status.code(), last_line(&mut errors)?) {
                 (Some(1 | 2), Some(line)) => SdcError::Said(line),
@@ -115,6 +98,37 @@ impl Program {
         out.rewind()?;
         out.read_to_end(&mut bytes)?;
         read(&bytes)
+    }
+}
+
+/// A command that has ended, and what it wrote: files to be rewound before they are read.
+pub struct Ended {
+    pub status: ExitStatus,
+    pub out: File,
+    pub errors: File,
+}
+
+/// Runs a command without input to its end; ends it as soon as `stopped`.
+///
+/// # Errors
+/// Fails if it cannot be run, was stopped, or wrote more than a point may.
+pub fn to_its_end(command: &mut Command, stopped: &dyn Fn() -> bool) -> Result<Ended, SdcError> {
+    // Files: a pipe that a child of the program holds would keep us waiting.
+    let [out, errors] = [tempfile::tempfile()?, tempfile::tempfile()?];
+    command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(errors.try_clone()?);
+    let mut child = command.spawn()?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Ended { status, out, errors });
+        }
+        let long = [&out, &errors].iter().any(|file| length(file) > OUTPUT_MAX);
+        if stopped() || long {
+            // It may have ended by itself.
+            _ = child.kill();
+            child.wait()?;
+            return Err(if long { too_long() } else { SdcError::Stopped });
+        }
+        thread::sleep(LOOK);
     }
 }
 

@@ -6,12 +6,12 @@
 //! measured requests       collected            the client has its list of requests in the cache
 //! ```
 
+use overbank_products::sdc::program::{Ended, to_its_end};
 use overbank_sdc::Level;
+use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
+use std::process::Command;
 
 /// The build without hooks, from the folder of the one with them.
 const PLAIN: &str = "../plain/release/overbank-workloads";
@@ -92,29 +92,19 @@ impl Callgrind {
 /// Runs a command to its end; ends it if all is stopped. Returns what it printed, or all that it
 /// said of its failure.
 pub fn output(command: &mut Command, stopped: &dyn Fn() -> bool) -> Result<String, String> {
-    let mut run = || -> std::io::Result<Result<String, String>> {
-        let [mut out, mut errors] = [tempfile::tempfile()?, tempfile::tempfile()?];
-        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(errors.try_clone()?);
-        let mut child = command.spawn()?;
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            if stopped() {
-                child.kill()?;
-                child.wait()?;
-                return Ok(Err("stopped".to_owned()));
-            }
-            thread::sleep(Duration::from_millis(20));
-        };
+    let ended = to_its_end(command, stopped).map_err(|error| error.to_string())?;
+    let Ended { status, mut out, mut errors } = ended;
+    let read = |file: &mut File| {
         let mut text = String::new();
-        let file = if status.success() { &mut out } else { &mut errors };
-        file.rewind()?;
-        file.read_to_string(&mut text)?;
-        let said = text.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>();
-        Ok(if status.success() { Ok(text) } else { Err(format!("{status}: {}", said.join("; "))) })
+        let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+        read.map(|_| text).map_err(|error| error.to_string())
     };
-    run().map_err(|error| error.to_string())?
+    if status.success() {
+        return read(&mut out);
+    }
+    let text = read(&mut errors)?;
+    let said = text.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>();
+    Err(format!("{status}: {}", said.join("; ")))
 }
 
 /// Adds the own costs of all functions; instructions and references of all but the client's.
