@@ -164,7 +164,7 @@ fn compare(plan: &Plan, point: Outcome, regular: Option<Outcome>) -> Result<Comp
 /// Returns what SDC costs in bits; `None` without SDC.
 fn bits(point: &Outcome) -> Option<BitsRecord> {
     let (llc, sdc) = (&point.shape.llc, point.shape.sdc.as_ref()?);
-    let line = cost(llc, sdc, 8, STATUS_BITS)?;
+    let line = cost(llc, sdc, 64 / sdc.slots.max(1), STATUS_BITS)?;
     let extra_bytes = i64::from(line.extra) * (llc.bytes / 64) as i64 / 8;
     Some(BitsRecord { line, extra_bytes })
 }

@@ -60,7 +60,9 @@ const CLAIMS: &[Claim<All>] = &[
         best(all.gains("lmdb", 6, 5))
     }),
     Claim::timed("B+ tree: software gains as much as SDC", "no figure", |all: &All| {
-        let gains = all.gains("lmdb", 4, 1);
+        let tables = [3, 4].map(|way| all.gains("lmdb", way, 1));
+        let faster = |(a, b): (&(f64, f64), &(f64, f64))| (a.0, a.1.max(b.1));
+        let gains: Vec<_> = tables[0].iter().zip(&tables[1]).map(faster).collect();
         let holds = gains.iter().all(|(_, gain)| *gain >= 1.0);
         Finding::new(holds, listed(&gains, |(ratio, gain)| format!("{gain:.2} at {ratio}")))
     }),

@@ -65,6 +65,16 @@ impl Sizes {
         self.ratios.iter().filter_map(gain).collect()
     }
 
+    /// Judges the best speed of SDC as a multiple of another's, of all stores and sizes.
+    fn best_to(&self, than: Way) -> Option<Finding> {
+        let all = pairs(&STORES.map(|(index, _)| index), self.ratios);
+        let gains = all.into_iter().filter_map(|(index, ratio)| {
+            Some((ratio, self.gain((index, ratio), (sdc, than), as_evaluated)?))
+        });
+        let best = best(&gains.collect::<Vec<_>>())?;
+        Finding::new(best.1 >= 1.2, at(best))
+    }
+
     fn curve(
         &self,
         name: &str,
@@ -131,7 +141,7 @@ fn at((ratio, value): (f64, f64)) -> String {
 
 const FASTER: Claim<Sizes> = Claim::new(
     "SDC is faster than the regular machine at the smallest size",
-    "at all sizes",
+    "it is, among others",
     |of: &Sizes| {
         let gains = STORES.map(|(index, _)| Some(of.gains(index, sdc).first()?.1));
         let [Some(tree), Some(hash)] = gains else { return None };
@@ -140,6 +150,11 @@ const FASTER: Claim<Sizes> = Claim::new(
 );
 
 const SPEED: &[Claim<Sizes>] = &[
+    Claim::timed("SDC is faster than the regular machine", "at all sizes", |of: &Sizes| {
+        let gains = STORES.map(|(index, _)| of.gains(index, sdc));
+        let least = gains.iter().flatten().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        Finding::new(least.1 > 1.0, format!("least {}", at(*least)))
+    }),
     Claim::timed("B+ tree, best gain", "up to 5.3; ≥ 4.0 here", |of: &Sizes| {
         let best = best(&of.gains("lmdb", sdc))?;
         Finding::new(best.1 >= 4.0, at(best))
@@ -163,13 +178,9 @@ const SPEED: &[Claim<Sizes>] = &[
             Finding::new(wrong.is_empty(), format!("not: {not}"))
         },
     ),
-    Claim::timed("best SDC to SLB", "up to 1.54; ≥ 1.2 here", |of: &Sizes| {
-        let all = pairs(&STORES.map(|(index, _)| index), of.ratios);
-        let gains = all.into_iter().filter_map(|(index, ratio)| {
-            Some((ratio, of.gain((index, ratio), (sdc, slb), as_evaluated)?))
-        });
-        let best = best(&gains.collect::<Vec<_>>())?;
-        Finding::new(best.1 >= 1.2, at(best))
+    Claim::timed("best SDC to SLB", "up to 1.54; ≥ 1.2 here", |of: &Sizes| of.best_to(slb)),
+    Claim::timed("best SDC to SLB of addresses", "up to 1.54; ≥ 1.2 here", |of: &Sizes| {
+        of.best_to(addresses)
     }),
     Claim::timed(
         "B+ tree, size from which the gain is below half of its best",
@@ -246,25 +257,30 @@ fn causes(of: &Sizes, index: &'static str, ratio: f64) -> Option<(f64, f64)> {
     Some((reads(regular)? - reads(third)?, reads(third)? - reads(sdc)?))
 }
 
-fn sum(of: &Sizes, index: &'static str) -> Option<(f64, f64)> {
+/// Returns the means over sizes up to [`KNEE`].
+fn mean(of: &Sizes, index: &'static str) -> Option<(f64, f64)> {
     let all: Option<Vec<_>> = of.small().map(|ratio| causes(of, index, ratio)).collect();
-    Some(all?.into_iter().fold((0.0, 0.0), |(a, b), (walk, dense)| (a + walk, b + dense)))
+    let all = all?;
+    let count = all.len() as f64;
+    let sum = all.iter().fold((0.0, 0.0), |(a, b), (walk, dense)| (a + walk, b + dense));
+    Some((sum.0 / count, sum.1 / count))
 }
 
 const CAUSES: &[Claim<Sizes>] = &[
     Claim::timed("B+ tree: most is saved by walks", "mostly the first cause", |of: &Sizes| {
-        let (walk, dense) = sum(of, "lmdb")?;
+        let (walk, dense) = mean(of, "lmdb")?;
         Finding::new(
             walk > dense,
-            format!("{walk:.2} and {dense:.2} reads a lookup, sizes up to 3.2"),
+            format!("{walk:.2} and {dense:.2} reads a lookup, mean of sizes up to 3.2"),
         )
     }),
     Claim::timed(
         "hash table: most is saved by denser lines",
         "more of the second cause",
         |of: &Sizes| {
-            let (walk, dense) = sum(of, "hash")?;
-            let figures = format!("{walk:.2} and {dense:.2} reads a lookup, sizes up to 3.2");
+            let (walk, dense) = mean(of, "hash")?;
+            let figures =
+                format!("{walk:.2} and {dense:.2} reads a lookup, mean of sizes up to 3.2");
             Finding::new(dense > walk, figures)
         },
     ),
@@ -352,11 +368,11 @@ fn behind(of: &Sizes) -> Vec<(f64, (&'static str, f64))> {
 const HITS: &[Claim<Sizes>] = &[
     Claim::timed(
         "hits of CLOCK alone, with as many slots as SDC holds values, beyond SDC's: at most",
-        "5 points; 2 were expected",
+        "2 points",
         |of: &Sizes| {
             let behind = behind(of);
             let (most, (index, ratio)) = (!behind.is_empty()).then(|| farthest(behind))?;
-            Finding::new(most.abs() <= 0.05, format!("{} for {index} at {ratio}", percent(most, 1)))
+            Finding::new(most.abs() <= 0.02, format!("{} for {index} at {ratio}", percent(most, 1)))
         },
     ),
     Claim::new("hits fall with the size of the data set", "so it is", |of: &Sizes| {
