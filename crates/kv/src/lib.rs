@@ -17,6 +17,8 @@
 pub mod agent;
 pub mod client;
 pub mod key;
+#[cfg(feature = "proxy")]
+pub mod proxy;
 pub mod store;
 mod udp;
 

@@ -25,6 +25,7 @@ pub mod neighbour;
 pub mod netcache;
 mod proto;
 pub mod reason;
+pub mod resp;
 #[cfg(test)]
 mod testing;
 pub mod udp;
