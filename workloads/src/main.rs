@@ -8,6 +8,7 @@
 //!
 //! One process a point. Errors are one line.
 
+mod arena;
 mod arguments;
 mod base;
 mod client;
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
         Err(error) => return refused(&error),
     };
     let outcome = match arguments.command {
-        Command::Run(options) => fixed::addresses().and_then(|()| point::run(&options)),
+        Command::Run(options) => alone(|| point::run(&options)),
         Command::Walk(options) => fixed::addresses().and_then(|()| walk::run(&options)),
         Command::List(options) => {
             arguments::list(&options);
@@ -46,6 +47,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs `work` with memory and a stack at fixed addresses.
+fn alone(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    fixed::addresses()?;
+    arena::reserve()?;
+    fixed::on_stack(work)
 }
 
 /// Prints help or the version, or what is wrong with the arguments in one line.

@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::clock::Clock;
 use crate::held::Held;
 use crate::keys::{self, Keys, Op, Ycsb};
-use crate::{fixed, hooks};
+use crate::{arena, fixed, hooks};
 
 /// The error of the plain build.
 pub const NO_HOOKS: &str = "built without hooks: build it by `cargo xtask workloads`";
@@ -111,7 +111,7 @@ pub fn run(run: &Run) -> Result<()> {
     let mut machine = Machine::new(&shape)?;
     let writes = run.ycsb.is_some_and(|mix| mix.writes_percent() > 0);
     let mut point = Point {
-        store: store(&options)?,
+        store: arena::within(|| store(&options))?,
         client: Client::new(
             if writes { options.items } else { 0 },
             options.reading,
@@ -121,10 +121,11 @@ pub fn run(run: &Run) -> Result<()> {
         may_drop: run.system == System::Sdc && run.false_hit == FalseHit::Dropped,
         asked: (run.system == System::Sdc && !writes).then(Vec::new),
     };
-    for item in keys.order(run.placement) {
-        point.store.fill(keys::key(item))?;
-    }
-    point.store.ready()?;
+    let order = keys.order(run.placement);
+    arena::within(|| {
+        order.into_iter().try_for_each(|item| point.store.fill(keys::key(item)))?;
+        point.store.ready()
+    })?;
     // QEMU has threads beside the program's, and no hooks.
     if hooks::are_there(&shape)? {
         fixed::one_thread()?;
@@ -240,7 +241,7 @@ impl Point<'_> {
             asked.extend_from_slice(&ops);
         }
         let (store, machine) = (&mut self.store, &mut *self.machine);
-        self.client.send(ops, || hooks::watched(machine, || store.serve()))?;
+        self.client.send(ops, || hooks::watched(machine, || arena::within(|| store.serve())))?;
         let Client { answered, nothing, wrong, .. } = self.client;
         if wrong > 0 || answered + nothing != requests || (nothing > 0 && !self.may_drop) {
             bail!(

@@ -26,6 +26,7 @@ fn main() {
         .warnings(false)
         .define("NDEBUG", None)
         .define("MDB_IDL_LOGN", "16")
+        .define("mmap", "watched_map")
         .files([source.join("mdb.c"), source.join("midl.c")])
         .include(&source)
         .compile("watched_mdb");
@@ -46,6 +47,10 @@ fn watched() -> cc::Build {
     let mut build = cc::Build::new();
     build.compiler("clang").opt_level(2).debug(false).std("gnu11");
     build.include("c").define("_GNU_SOURCE", None);
+    // Memory at fixed addresses (workloads/src/arena.rs).
+    for name in ["malloc", "calloc", "realloc", "free"] {
+        build.define(name, format!("overbank_{name}").as_str());
+    }
     let wrapper = std::env::var(WRAPPER).unwrap_or_default();
     if wrapper.ends_with("workloads/rustc.sh") {
         build.flag("-fno-builtin").flag("-fsanitize-coverage=func,trace-loads,trace-stores");

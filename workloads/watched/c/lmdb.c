@@ -11,6 +11,14 @@ INDEX(lmdb);
 
 enum { PAGE = 512, BATCH = 20000 };
 
+// Where the map lies: above the arena (workloads/src/arena.rs).
+#define MAP ((void *)(UINT64_C(48) << 30))
+
+// LMDB's mmap (build.rs): at a fixed address if that is free.
+void *watched_map(void *address, size_t bytes, int access, int flags, int file, off_t from) {
+    return mmap(address == NULL ? MAP : address, bytes, access, flags, file, from);
+}
+
 struct lmdb {
     MDB_env *env;
     MDB_txn *write; // NULL between transactions.

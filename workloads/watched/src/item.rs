@@ -1,11 +1,14 @@
 //! Items: what an index leads to.
 //!
 //! ```text
-//! next 8 │ key 8 │ value …        from malloc, never freed; `next` is the hash table's (c/item.h)
+//! next 8 │ key 8 │ value …        never freed; `next` is the hash table's (c/item.h)
 //! ```
+//!
+//! Items begin at a line, smaller ones at a multiple of their size: all of a run alike, so that no
+//! allocation before them decides how many lines a lookup reads.
 #![allow(unsafe_code)]
 
-use std::ffi::c_void;
+use std::alloc::{Layout, alloc};
 use std::ptr::NonNull;
 
 use crate::Failed;
@@ -15,10 +18,8 @@ pub const WORD: usize = 8;
 /// Words before the value.
 const HEAD: usize = 2;
 const KEY: usize = 1;
-
-unsafe extern "C" {
-    fn malloc(bytes: usize) -> *mut c_void;
-}
+/// Where items begin, at most.
+const LINE: usize = 64;
 
 /// The address of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +40,15 @@ impl Item {
     /// # Errors
     /// The system is out of memory.
     pub fn new(key: u64, words: usize) -> Result<Self, Failed> {
-        // SAFETY: any size may be asked for.
-        let memory = unsafe { malloc((HEAD + words) * WORD) };
-        let Some(memory) = NonNull::new(memory.cast::<u64>()) else {
+        let bytes = (HEAD + words) * WORD;
+        let layout = Layout::from_size_align(bytes, bytes.next_power_of_two().min(LINE));
+        let layout = layout.map_err(|error| Failed::new("items", error))?;
+        // SAFETY: an item has bytes.
+        let Some(memory) = NonNull::new(unsafe { alloc(layout) }.cast::<u64>()) else {
             return Err(Failed::new("items", "the system is out of memory"));
         };
         let item = Self(memory);
-        // SAFETY: `memory` has `HEAD` words and more, aligned by malloc.
+        // SAFETY: `memory` has `HEAD` words and more, aligned.
         unsafe {
             memory.write(0);
             memory.add(KEY).write(key);
