@@ -72,6 +72,11 @@ pub fn within<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// Returns whether an address is one of the arena's.
+pub fn has(address: u64) -> bool {
+    usize::try_from(address).is_ok_and(is_here)
+}
+
 fn is_here(address: usize) -> bool {
     (FROM..FROM + BYTES).contains(&address)
 }

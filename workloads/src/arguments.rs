@@ -48,6 +48,7 @@ pub enum Command {
         overbank-workloads run --index bplus --heat --items 8000 --lookups 80000 --value 8\n  \
         overbank-workloads run --index lmdb --system sdc --set sdc.family=2 \
         --set sdc.sub_tag_bits=4\n  \
+        overbank-workloads run --index lmdb --system sdc-values --read 56 --ratio 0.5\n  \
         overbank-workloads run --index lmdb --system sdc --ratio 0.5 --view 0,17")]
     Run(Box<Run>),
     /// Read an array on an otherwise empty machine and print a JSON object
@@ -228,11 +229,11 @@ pub enum Sequence {
 impl Chosen {
     /// Returns the shape for a system, before `--llc` and `--set` as `change` makes it.
     fn shape(&self, system: System, change: impl FnOnce(&mut Shape)) -> Result<Shape> {
-        let mut shape = match (self.machine, system) {
-            (Model::Paper, System::Sdc) => Shape::paper_sdc(),
-            (Model::Paper, _) => Shape::paper(),
-            (Model::Modern, System::Sdc) => Shape::modern_sdc(),
-            (Model::Modern, _) => Shape::modern(),
+        let mut shape = match (self.machine, system.has_sdc()) {
+            (Model::Paper, true) => Shape::paper_sdc(),
+            (Model::Paper, false) => Shape::paper(),
+            (Model::Modern, true) => Shape::modern_sdc(),
+            (Model::Modern, false) => Shape::modern(),
         };
         change(&mut shape);
         if let Some(llc) = self.llc {
@@ -244,8 +245,8 @@ impl Chosen {
         }
         let shape: Shape = serde_json::from_value(json).context("--set")?;
         ensure!(
-            shape.sdc.is_some() == (system == System::Sdc),
-            "--set sdc: --system sdc has one, the other systems have none"
+            shape.sdc.is_some() == system.has_sdc(),
+            "--set sdc: --system sdc and sdc-values have one, the other systems have none"
         );
         shape.check()?;
         Ok(shape)
@@ -315,6 +316,15 @@ impl Run {
         if !read.is_multiple_of(WORD) || !(WORD..=value).contains(&read) {
             bail!("--read {read}: must be a multiple of {WORD} between {WORD} and --value {value}");
         }
+        let reading = self.reading();
+        if self.system == System::SdcValues
+            && !(matches!(reading.words, 1 | 3 | 7) && (reading.words == 1 || reading.stride == 1))
+        {
+            bail!(
+                "--system sdc-values: a key and what is read of a value must be 16, 32 or 64 bytes \
+                 side by side: --read must be 8, 24 or 56"
+            );
+        }
         let buckets = self.buckets;
         if !buckets.is_power_of_two() || buckets > 1 << 30 {
             bail!("--buckets {buckets}: must be a power of two of at most 2^30");
@@ -327,7 +337,7 @@ impl Run {
             system: self.system,
             items: items + inserts,
             words: value / WORD,
-            reading: self.reading(),
+            reading,
             buckets,
             table_bytes: table_bytes as usize,
             seed: self.seed,

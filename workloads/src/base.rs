@@ -3,12 +3,11 @@
 //! Callgrind counts the instructions of a lookup in the plain build, the machine its accesses in
 //! the watched one (README.md, *How code is watched*); the lab's `sdcvalid` measures both again.
 //! One instruction is the access itself, whose cycles are L1's. The others run beside it on the
-//! paper's out-of-order core: we assume that it completes [`AT_ONCE`] of them a cycle.
+//! paper's out-of-order core: we assume that it completes
+//! [`INSTRUCTIONS_A_CYCLE`] of them.
 
+use overbank_sdc::INSTRUCTIONS_A_CYCLE;
 use overbank_watched::index::Kind;
-
-/// Instructions a cycle.
-const AT_ONCE: f64 = 4.0;
 
 /// Returns the instructions of a lookup divided by its accesses: 100,000 items, on x86-64.
 fn instructions(index: Kind) -> f64 {
@@ -27,5 +26,5 @@ fn instructions(index: Kind) -> f64 {
 
 /// Returns the cycles of an access besides its latency.
 pub fn cycles(index: Kind) -> f64 {
-    (instructions(index) - 1.0) / AT_ONCE
+    (instructions(index) - 1.0) / INSTRUCTIONS_A_CYCLE
 }

@@ -44,12 +44,18 @@ impl Client {
 
     /// Hands these requests to `serve`, which asks for them, and counts afresh.
     pub fn send<R>(&mut self, ops: Vec<Op>, serve: impl FnOnce() -> R) -> R {
+        /// Ends what `send` has lent, after a panic too.
+        struct Sent;
+        impl Drop for Sent {
+            fn drop(&mut self) {
+                CLIENT.store(null_mut(), Relaxed);
+            }
+        }
         (self.ops, self.next) = (ops, 0);
         (self.answered, self.hits, self.nothing, self.wrong) = (0, 0, 0, 0);
         CLIENT.store(self, Relaxed);
-        let result = serve();
-        CLIENT.store(null_mut(), Relaxed);
-        result
+        let _sent = Sent;
+        serve()
     }
 
     fn request(&mut self) -> Request {
@@ -118,5 +124,19 @@ extern "C" fn overbank_client_nothing() {
 extern "C" fn overbank_client_hit() {
     if let Some(client) = client() {
         client.hits += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_panic_takes_the_client_back() {
+        let mut client = Client::new(0, Reading { words: 1, stride: 1 }, false);
+        let sent = AssertUnwindSafe(|| client.send(Vec::new(), || panic!("as it should")));
+        assert!(catch_unwind(sent).is_err());
+        assert!(CLIENT.load(Relaxed).is_null());
     }
 }

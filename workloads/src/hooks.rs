@@ -94,6 +94,27 @@ extern "C" fn overbank_sdc_insert(key: u64, value: u64) {
     }
 }
 
+// SAFETY: as above. The value goes to memory.
+#[unsafe(no_mangle)]
+extern "C" fn overbank_sdc_lookup_words(key: u64, to: &mut [u64; 8], words: usize) -> bool {
+    let (Some(machine), Some(to)) = (machine(), to.get_mut(..words)) else { return false };
+    let hit = machine.sdc_lookup(PROCESS, key, to);
+    if hit {
+        machine.store(to.as_ptr().addr() as u64, size_of_val(to) as u32);
+    }
+    hit
+}
+
+// SAFETY: as above. The value comes from memory; the caller has `words` words there.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn overbank_sdc_insert_words(key: u64, from: *const u64, words: usize) {
+    if let Some(machine) = machine() {
+        machine.load(from.addr() as u64, (words * size_of::<u64>()) as u32);
+        // SAFETY: the caller's.
+        machine.sdc_insert(PROCESS, key, unsafe { std::slice::from_raw_parts(from, words) });
+    }
+}
+
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 extern "C" fn overbank_sdc_invalidate(key: u64) {

@@ -1,5 +1,6 @@
 //! One point: build, warm up, measure, report.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use overbank_watched::item::WORD;
 use overbank_watched::store::{Store, System, store};
 use serde::Serialize;
 
-use crate::arguments::{Run, name};
+use crate::arguments::{LINE, Run, name};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::held::Held;
@@ -19,6 +20,9 @@ use crate::{arena, fixed, hooks};
 
 /// The error of the plain build.
 pub const NO_HOOKS: &str = "built without hooks: build it by `cargo xtask workloads`";
+
+/// Slots of a line that is used by few.
+const FEW: usize = 3;
 
 /// What is printed.
 #[derive(Serialize)]
@@ -39,6 +43,8 @@ struct Report<'a> {
     table_bytes: Option<usize>,
     /// Items asked for × the bytes of each that a lookup touches: its key and what it reads.
     data_set_bytes: usize,
+    /// Different items that were asked for, in the warm-up too.
+    touched: usize,
     false_hit: String,
     shape: &'a Shape,
     /// Levels of a tree or items of the longest chain.
@@ -63,12 +69,29 @@ struct Report<'a> {
     /// By set, way and slot; only with `--heat`.
     #[serde(skip_serializing_if = "<[u64]>::is_empty")]
     heat: &'a [u64],
+    /// Lines of memory by what they hold; only with `--heat`, and where the index knows its nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    levels: Vec<LevelHeat>,
     /// What the LLC holds at the end; only with `--view`.
     #[serde(skip_serializing_if = "Option::is_none")]
     llc: Option<Held>,
     /// Of this process, for the measured requests.
     seconds: f64,
     hooks_per_second: f64,
+}
+
+/// Accesses to the lines of memory that one level of a tree, or the items, lie on.
+#[derive(Default, Serialize)]
+struct LevelHeat {
+    /// `items`, or `level 0` for leaves, `level 1` above them and so on.
+    what: String,
+    /// Those that were accessed.
+    lines: u64,
+    accesses: u64,
+    /// Lines of which 3 slots or fewer have a tenth of the accesses of the hottest one at least.
+    few: u64,
+    /// Accesses to the hottest slot of each line, summed.
+    hottest: u64,
 }
 
 /// A cache without sets, families and sub-tags, that serves the same requests.
@@ -118,8 +141,9 @@ pub fn run(run: &Run) -> Result<()> {
             run.watch_requests,
         ),
         machine: &mut machine,
-        may_drop: run.system == System::Sdc && run.false_hit == FalseHit::Dropped,
-        asked: (run.system == System::Sdc && !writes).then(Vec::new),
+        may_drop: run.system.has_sdc() && run.false_hit == FalseHit::Dropped,
+        asked: (run.system.has_sdc() && !writes).then(Vec::new),
+        touched: vec![false; options.items],
     };
     let order = keys.order(run.placement);
     arena::within(|| {
@@ -137,7 +161,7 @@ pub fn run(run: &Run) -> Result<()> {
     let start = Instant::now();
     point.pass(measured)?;
     let seconds = start.elapsed().as_secs_f64();
-    let Point { store, client, machine, asked, .. } = point;
+    let Point { store, client, machine, asked, touched, .. } = point;
     let slots = (values + self::values(machine)) / 2;
     let counters = machine.counters();
     if counters.accesses == 0 {
@@ -160,9 +184,10 @@ pub fn run(run: &Run) -> Result<()> {
         theta: run.theta,
         seed: run.seed,
         value_bytes: run.value,
-        table_bytes: (!matches!(run.system, System::Regular | System::Sdc))
+        table_bytes: (run.system != System::Regular && !run.system.has_sdc())
             .then_some(options.table_bytes),
         data_set_bytes: subset * WORD * (1 + options.reading.words),
+        touched: touched.iter().filter(|touched| **touched).count(),
         false_hit: name(&run.false_hit),
         shape: &shape,
         depth: store.depth(),
@@ -177,6 +202,7 @@ pub fn run(run: &Run) -> Result<()> {
         clock: asked.map(|asked| alone(&asked, run.lookups, slots, run.items)),
         sdc_lines: machine.sdc_lines(),
         heat: machine.heat(),
+        levels: levels(machine, &*store),
         llc: run.view.as_ref().map(|view| Held::of(machine, view)),
         seconds,
         hooks_per_second: counters.accesses as f64 / seconds,
@@ -184,6 +210,35 @@ pub fn run(run: &Run) -> Result<()> {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, &report).context("cannot write the report")?;
     writeln!(out).context("cannot write the report")
+}
+
+/// Returns accesses to lines of memory by level of the index, and to the items; none without heat
+/// or nodes.
+fn levels(machine: &Machine, store: &dyn Store) -> Vec<LevelHeat> {
+    let mut level_of = BTreeMap::new();
+    if !machine.line_heat().is_empty() {
+        let line = |address: u64| address / LINE as u64;
+        store.nodes(&mut |address, bytes, level| {
+            (line(address)..=line(address + bytes - 1)).for_each(|line| {
+                level_of.insert(line, level);
+            });
+        });
+    }
+    let mut levels: BTreeMap<String, LevelHeat> = BTreeMap::new();
+    for (line, slots) in machine.line_heat().iter().filter(|_| !level_of.is_empty()) {
+        let what = match level_of.get(line) {
+            Some(level) => format!("level {level}"),
+            None if arena::has(line * LINE as u64) => "items".to_owned(),
+            None => continue,
+        };
+        let of = levels.entry(what.clone()).or_insert(LevelHeat { what, ..LevelHeat::default() });
+        let most = slots.iter().max().copied().unwrap_or(0);
+        of.lines += 1;
+        of.accesses += slots.iter().sum::<u64>();
+        of.hottest += most;
+        of.few += u64::from(slots.iter().filter(|n| **n > 0 && **n * 10 >= most).count() <= FEW);
+    }
+    levels.into_values().collect()
 }
 
 /// Returns the values of 8 bytes that SDC holds.
@@ -213,6 +268,8 @@ struct Point<'a> {
     may_drop: bool,
     /// All requests, for [`alone`].
     asked: Option<Vec<Op>>,
+    /// By item, whether it was asked for.
+    touched: Vec<bool>,
 }
 
 impl Point<'_> {
@@ -240,6 +297,7 @@ impl Point<'_> {
         if let Some(asked) = &mut self.asked {
             asked.extend_from_slice(&ops);
         }
+        ops.iter().for_each(|op| self.touched[op.item() as usize] = true);
         let (store, machine) = (&mut self.store, &mut *self.machine);
         self.client.send(ops, || hooks::watched(machine, || arena::within(|| store.serve())))?;
         let Client { answered, nothing, wrong, .. } = self.client;

@@ -53,7 +53,9 @@ fn every_index_answers_right_behind_every_system() {
             if system == "hints" && index != "tree" {
                 continue;
             }
-            let report = report(&format!("--index {index} --system {system} {SMALL}"));
+            // A key and 7 words are a line.
+            let read = if system == "sdc-values" { "--read 56" } else { "" };
+            let report = report(&format!("--index {index} --system {system} {SMALL} {read}"));
             let (least, most) = accesses(&index);
             let counted = number(&report, "/accesses_per_lookup");
             let hits = number(&report, "/hits") / number(&report, "/lookups");
@@ -64,7 +66,7 @@ fn every_index_answers_right_behind_every_system() {
                 _ => assert!(counted > 8.0 && counted < most + 40.0 && hits > 0.5, "{what}"),
             }
             let searches = number(&report, "/counters/sdc/lookups");
-            assert_eq!(searches, if system == "sdc" { 20000.0 } else { 0.0 }, "{what}");
+            assert_eq!(searches, if system.starts_with("sdc") { 20000.0 } else { 0.0 }, "{what}");
             points += 1;
         }
     }
@@ -74,9 +76,10 @@ fn every_index_answers_right_behind_every_system() {
 #[test]
 fn writes_are_seen_by_later_lookups() {
     for index in names("indexes") {
-        for system in ["regular", "sdc", "slb", "slb-items", "copies"] {
+        for system in ["regular", "sdc", "sdc-values", "slb", "slb-items", "copies"] {
             for mix in ["a", "D"] {
-                let small = "--items 5000 --lookups 6000 --value 64";
+                let value = if system == "sdc-values" { 8 } else { 64 };
+                let small = format!("--items 5000 --lookups 6000 --value {value}");
                 let report =
                     report(&format!("--index {index} --system {system} --ycsb {mix} {small}"));
                 assert_eq!(report["keys"], format!("ycsb-{}", mix.to_lowercase()));
@@ -95,12 +98,24 @@ fn lmdb_has_the_papers_depth() {
 #[test]
 fn two_runs_count_the_same() {
     for index in names("indexes") {
-        let run = || {
-            let mut report = report(&format!("--index {index} --system copies {SMALL}"));
-            assert_eq!(report["addresses_fixed"], true, "this test needs personality(2)");
-            report["counters"].take()
-        };
-        assert_eq!(run(), run(), "{index}");
+        for system in ["regular", "sdc", "slb-items", "copies"] {
+            let run = |arguments: String, pad: usize| {
+                let output = Command::new(env!("CARGO_BIN_EXE_overbank-workloads"))
+                    .arg("run")
+                    .args(arguments.split_whitespace())
+                    .env("PADDING", "x".repeat(pad))
+                    .output()
+                    .expect("the program runs");
+                let mut report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+                assert_eq!(report["addresses_fixed"], true, "this test needs personality(2)");
+                report["counters"].take()
+            };
+            let usual = run(format!("--index {index} --system {system} {SMALL}"), 0);
+            // Another length of arguments and environment, and other allocations before the run.
+            let longer = "--set llc.ways=12 --theta 0.99 --set ghz=2.5 --seed 1 --set l1.ways=8";
+            let again = format!("{SMALL} {longer} --system {system} --index {index}");
+            assert_eq!(usual, run(again, 4000), "{index} {system}");
+        }
     }
 }
 
@@ -118,10 +133,31 @@ fn options_reach_the_machine() {
 }
 
 #[test]
+fn values_of_a_line_fill_more_slots() {
+    let run = |system: &str, read: u32| {
+        let shape = "--llc 192KB --set tlb.walk_levels=0";
+        let report =
+            report(&format!("--index bplus --system {system} --read {read} {shape} {SMALL}"));
+        assert_eq!(report["counters"]["sdc"]["refused"], 0);
+        number(&report, "/hits") / number(&report, "/lookups")
+    };
+    let hits = [8, 24, 56].map(|read| run("sdc-values", read));
+    assert!(run("sdc", 8) > hits[0] && hits[0] > hits[1] && hits[1] > hits[2], "{hits:?}");
+    assert!(hits[2] > 0.2, "{hits:?}");
+}
+
+#[test]
 fn heat_has_eight_slots_a_line() {
     let report = report("--index bplus --heat --items 8000 --lookups 8000 --value 8");
     let heat = report["heat"].as_array().expect("a list");
     assert_eq!(heat.len(), (32 << 10) / 8);
+    let levels = report["levels"].as_array().expect("a list");
+    assert_eq!(levels.len() as f64, number(&report, "/depth") + 1.0, "{levels:?}");
+    for of in levels {
+        let root = of["what"] == format!("level {}", number(&report, "/depth") - 1.0);
+        assert!(number(of, "/lines") > if root { 0.0 } else { 10.0 }, "{of}");
+        assert!(number(of, "/accesses") >= 8000.0 && number(of, "/few") <= number(of, "/lines"));
+    }
 }
 
 #[test]
@@ -148,6 +184,7 @@ fn broken_arguments_are_refused_in_one_line() {
         ("--index hash --set sdc.family=2", "no such field"),
         ("--index hash --system sdc --set sdc=null", "--set sdc"),
         ("--index hash --system hints", "only --index tree has hints"),
+        ("--index hash --system sdc-values", "--read must be 8, 24 or 56"),
         ("--index hash --system slb --table 64", "needs at least 512"),
         ("--index hash --system copies --table 8", "hold no bucket"),
         ("--index hash --ycsb A --keys fresh", "cannot be used with"),

@@ -174,7 +174,7 @@ pub fn run(command: &Command) -> Result<()> {
 /// Returns the arguments of the program. It judges their values, and its error is ours.
 fn plan(args: &Args) -> Result<Plan> {
     let of_sdc = |name: &str, field: &str, value: Option<u32>| match value {
-        Some(_) if args.system != "sdc" => bail!("{name}: must come with --system sdc"),
+        Some(_) if !args.system.starts_with("sdc") => bail!("{name}: must come with --system sdc"),
         Some(value) => Ok(Some(format!("--set=sdc.{field}={value}"))),
         None => Ok(None),
     };

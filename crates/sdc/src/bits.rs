@@ -7,6 +7,9 @@ use crate::{
     shape::{LINE, Level, SdcShape},
 };
 
+/// Status bits of a slot: valid, reference, sequence. The last can go where slots are 16 bytes.
+pub const STATUS_BITS: u32 = 3;
+
 /// Bits that SDC adds to a line of the LLC.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
@@ -56,10 +59,10 @@ mod tests {
     fn the_papers_figures_come_out() {
         let llc = Level { bytes: 40 << 20, ways: 20, cycles: 0 };
         let sdc = SdcShape { sub_tag_bits: 4, ..SdcShape::paper() };
-        let whole = cost(&llc, &sdc, 8, 3).unwrap();
+        let whole = cost(&llc, &sdc, 8, STATUS_BITS).unwrap();
         assert_eq!((whole.regular_tag, whole.sdc_tag, whole.slots, whole.extra), (27, 7, 56, 36));
         assert_eq!(format!("{:.0} %", 100.0 * whole.share), "7 %");
-        let halves = cost(&llc, &sdc, 16, 2).unwrap();
+        let halves = cost(&llc, &sdc, 16, STATUS_BITS - 1).unwrap();
         assert_eq!((halves.slots, halves.extra), (24, 4));
         assert_eq!(format!("{:.2} %", 100.0 * halves.share), "0.78 %");
         assert_eq!(cost(&llc, &sdc, 24, 3), None);

@@ -27,6 +27,10 @@ pub enum Mode {
 /// of which the authors deduct 10 (paper, §3.1).
 pub const DRAIN_CYCLES: u64 = 40;
 
+/// Instructions that the paper's out-of-order core is assumed to complete a cycle beside an access,
+/// whose cycles are L1's: [`Shape::base_cycles`] is (instructions an access − 1) / this.
+pub const INSTRUCTIONS_A_CYCLE: f64 = 4.0;
+
 /// Cycles of a run by mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {

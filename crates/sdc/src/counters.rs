@@ -97,8 +97,11 @@ pub struct SdcCounters {
     pub invalidations: u64,
     /// Operations with a process number or a value length that SDC has not; they do nothing.
     pub refused: u64,
-    /// `compared[f]`: lookups that compared the sub-tags of f values (for `sdc13`'s formula).
+    /// `compared[f]`: lookups that compared the sub-tags of f values.
     pub compared: [u64; 9],
+    /// The same of lookups that met no value of their key: misses and false hits. Each compared
+    /// value is another key's, so this is what a formula of false hits starts from.
+    pub compared_others: [u64; 9],
     /// Values put into an invalid slot of the family.
     pub placed_free: u64,
     /// Values for which a line of the set joined the family.
@@ -107,6 +110,11 @@ pub struct SdcCounters {
     pub placed_clock: u64,
     /// Ordinary lines that gave way to a line of SDC.
     pub lines_taken: u64,
+    /// Inserts that cleared another key's value, whose sub-tag was equal.
+    pub thrown_out: u64,
+    /// Those of them where that value's insert had cleared one of this key: the two throw each
+    /// other out.
+    pub thrown_back: u64,
     /// Values that left, by cause.
     pub evicted: Evicted,
 }
@@ -120,8 +128,8 @@ pub struct Evicted {
     pub line: u64,
     /// A longer value of which CLOCK replaced a part.
     pub overwritten: u64,
-    /// Cleared by an insert of an equal sub-tag: an older value of the same key, or another key's.
-    /// Where keys are inserted after misses and false hits alone, all are another key's.
+    /// Cleared by an insert of an equal sub-tag: an older value of the same key, or another key's
+    /// ([`SdcCounters::thrown_out`]).
     pub equal: u64,
     /// Cleared by an invalidation.
     pub invalidated: u64,

@@ -90,6 +90,16 @@ pub const GAPS: &[Gap] = &[
                taken for a followed pointer; an SDC operation ends a group",
     },
     Gap {
+        name: "SLB",
+        text: "the paper's text says that it copies items, its published code is not free: both \
+               forms run, one with copies of items (slb-items), one with their addresses (slb)",
+    },
+    Gap {
+        name: "placement",
+        text: "the paper does not say where the items of a subset lie: side by side, as the first \
+               records of YCSB (--placement together), unless said",
+    },
+    Gap {
         name: "not modelled",
         text: "fetches of instructions, prefetchers, refresh and queues of DRAM, other sockets",
     },

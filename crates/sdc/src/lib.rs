@@ -26,9 +26,10 @@ mod shape;
 mod tlb;
 mod view;
 
-pub use crate::core::{DRAIN_CYCLES, Mode, Times};
+pub use crate::core::{DRAIN_CYCLES, INSTRUCTIONS_A_CYCLE, Mode, Times};
 pub use counters::{Counters, Evicted, HitMiss, Rows, SdcCounters, Walk, Writebacks};
 pub use gaps::{GAPS, Gap};
 pub use machine::Machine;
+pub use sdc::SLOTS;
 pub use shape::{DramShape, Level, OverlapShape, Refused, SdcShape, Shape, TlbShape};
 pub use view::{SlotView, WayView};

@@ -5,12 +5,14 @@
 //!            counted and done             └ walk ──┘ an entry of the page table a level
 //! ```
 
+use std::collections::BTreeMap;
+
 use crate::{
     Counters, Mode, Refused, Shape, Times, WayView,
     cache::{Cache, EMPTY, EXTENSION, modified},
     core::{Latencies, Waits},
     dram::{Dram, Row},
-    sdc::Sdc,
+    sdc::{SLOTS, Sdc},
     shape::Level,
     tlb::{Tlb, entry_line},
 };
@@ -38,6 +40,7 @@ pub struct Machine {
     /// Lines of a page, as a power of two.
     page_shift: u32,
     heat: Vec<u64>,
+    line_heat: BTreeMap<u64, [u64; SLOTS]>,
     shape: Shape,
 }
 
@@ -55,7 +58,7 @@ impl Machine {
         shape.check()?;
         let cache = |level: &Level| Cache::new(level.sets(), level.ways as usize);
         let first = shape.l1.as_ref().unwrap_or(&shape.llc);
-        let slots = first.sets() * first.ways as usize * 8;
+        let slots = first.sets() * first.ways as usize * SLOTS;
         let sdc = |sdc| Sdc::new(&shape.llc, sdc);
         Ok(Machine {
             recent: NONE,
@@ -71,6 +74,7 @@ impl Machine {
             waits: Waits::default(),
             page_shift: shape.tlb.page_bytes.trailing_zeros() - 6,
             heat: if shape.heat { vec![0; slots] } else { Vec::new() },
+            line_heat: BTreeMap::new(),
             shape: shape.clone(),
         })
     }
@@ -113,9 +117,10 @@ impl Machine {
             if !self.heat.is_empty() {
                 let from = address.max(line << 6) >> 3 & 7;
                 let to = last.min(line << 6 | 63) >> 3 & 7;
-                self.heat[8 * at + from as usize..=8 * at + to as usize]
-                    .iter_mut()
-                    .for_each(|count| *count += 1);
+                let (from, to) = (from as usize, to as usize);
+                let place = &mut self.heat[SLOTS * at + from..=SLOTS * at + to];
+                let of_line = &mut self.line_heat.entry(line).or_default()[from..=to];
+                place.iter_mut().chain(of_line).for_each(|count| *count += 1);
             } else if self.l1.is_some() {
                 self.recent = line;
                 self.recent_modified = store;
@@ -326,6 +331,9 @@ impl Machine {
     /// Counts that the value of the last lookup was another key's.
     pub fn false_hit(&mut self) {
         self.counters.sdc.false_hits += 1;
+        if let Some(sdc) = &self.sdc {
+            self.counters.sdc.compared_others[sdc.hit_compared] += 1;
+        }
     }
 
     /// Adds cycles of computing.
@@ -344,6 +352,7 @@ impl Machine {
         self.counters = Counters::default();
         self.waits = Waits::default();
         self.heat.fill(0);
+        self.line_heat.clear();
     }
 
     /// Returns the cycles since the machine was built or restarted, by mode.
@@ -371,6 +380,12 @@ impl Machine {
     /// count as well.
     pub fn heat(&self) -> &[u64] {
         &self.heat
+    }
+
+    /// Returns accesses per 8-byte slot of each line of memory, by its number (address / 64), where
+    /// [`Machine::heat`] counts; those of SDC are in no line of memory.
+    pub fn line_heat(&self) -> &BTreeMap<u64, [u64; SLOTS]> {
+        &self.line_heat
     }
 
     /// Returns the ways of an LLC set; `None` if there is no such set.

@@ -17,7 +17,8 @@ use crate::{
     shape::LINE,
 };
 
-const SLOTS: usize = 8;
+/// 8-byte slots of a line.
+pub const SLOTS: usize = 8;
 
 /// State of an SDC line. Bit i and byte i are slot i's.
 #[derive(Clone, Copy, Default)]
@@ -37,6 +38,21 @@ struct Wanted {
     sub_tags: u64,
 }
 
+/// Whose a value is. The machine has no such thing: this is for its counters.
+#[derive(Clone, Copy, Default)]
+struct Owner {
+    key: u64,
+    /// The other key whose value its insert cleared; its own key if it cleared none.
+    cleared: u64,
+}
+
+/// Values that an operation cleared.
+struct Cleared {
+    values: u64,
+    /// The owner of the last one that was another key's.
+    other: Option<Owner>,
+}
+
 /// Lines of one family.
 struct Family {
     at: [usize; SLOTS],
@@ -49,6 +65,10 @@ pub(crate) struct Sdc {
     family_max: usize,
     lines: Vec<Line>,
     words: Vec<u64>,
+    /// By the first slot of a value.
+    owners: Vec<Owner>,
+    /// Values that the last hit compared.
+    pub hit_compared: usize,
 }
 
 fn mask(at: usize, slots: usize) -> u8 {
@@ -98,6 +118,8 @@ impl Sdc {
             family_max: shape.family as usize,
             lines: vec![Line::default(); lines],
             words: vec![0; lines * SLOTS],
+            owners: vec![Owner::default(); lines * SLOTS],
+            hit_compared: 0,
         })
     }
 
@@ -157,8 +179,12 @@ impl Sdc {
             }
         }
         counters.compared[compared] += 1;
-        let at = found?;
+        let Some(at) = found else {
+            counters.compared_others[compared] += 1;
+            return None;
+        };
         counters.hits += 1;
+        self.hit_compared = compared;
         let from = at * SLOTS + first;
         value.copy_from_slice(&self.words[from..from + slots]);
         self.lines[at].reference |= mask(first, slots);
@@ -180,7 +206,10 @@ impl Sdc {
         let slots = value.len();
         let first = wanted.slot & !(slots - 1);
         let mut family = self.family(cache, &wanted);
-        counters.evicted.equal += self.clear_equal(&family, &wanted);
+        let cleared = self.clear_equal(&family, &wanted, key);
+        counters.evicted.equal += cleared.values;
+        counters.thrown_out += u64::from(cleared.other.is_some());
+        counters.thrown_back += u64::from(cleared.other.is_some_and(|of| of.cleared == key));
         // With one slot a line, a value needs all of the line.
         let room = if self.widths.slot_bits == 0 { u8::MAX } else { mask(first, slots) };
 
@@ -208,6 +237,7 @@ impl Sdc {
 
         let from = at * SLOTS + first;
         self.words[from..from + slots].copy_from_slice(value);
+        self.owners[from] = Owner { key, cleared: cleared.other.map_or(key, |of| of.key) };
         let (line, bytes) = (&mut self.lines[at], low_bytes(slots));
         line.valid |= mask(first, slots);
         line.sequence |= mask(first, slots - 1);
@@ -226,7 +256,7 @@ impl Sdc {
         key: u64,
     ) -> bool {
         let wanted = self.wanted(process, key);
-        let cleared = self.clear_equal(&self.family(cache, &wanted), &wanted);
+        let cleared = self.clear_equal(&self.family(cache, &wanted), &wanted, key).values;
         counters.evicted.invalidated += cleared;
         cleared > 0
     }
@@ -240,15 +270,17 @@ impl Sdc {
         }
     }
 
-    /// Clears values of every size with an equal sub-tag. Returns their number.
-    fn clear_equal(&mut self, family: &Family, wanted: &Wanted) -> u64 {
-        let mut cleared = 0;
+    /// Clears values of every size with an equal sub-tag.
+    fn clear_equal(&mut self, family: &Family, wanted: &Wanted, key: u64) -> Cleared {
+        let mut cleared = Cleared { values: 0, other: None };
         for &at in family.lines() {
             for slots in [1, 2, 4, 8] {
                 let (line, first) = (&mut self.lines[at], wanted.slot & !(slots - 1));
                 if line.size(first) == slots && line.equal(first, slots, wanted.sub_tags) {
                     line.clear(first, slots);
-                    cleared += 1;
+                    cleared.values += 1;
+                    let owner = self.owners[at * SLOTS + first];
+                    cleared.other = Some(owner).filter(|of| of.key != key).or(cleared.other);
                 }
             }
         }

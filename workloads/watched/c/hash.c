@@ -59,6 +59,12 @@ uint64_t hash_depth(void *index) {
     return longest;
 }
 
+// The buckets.
+void hash_nodes(void *index, visit *visit, void *visitor) {
+    struct hash *hash = index;
+    visit(visitor, (uintptr_t)hash->bucket, (hash->mask + 1) * sizeof *hash->bucket, 0);
+}
+
 const char *hash_text(int error) {
     (void)error;
     return "no memory";

@@ -88,4 +88,8 @@ uint64_t lmdb_depth(void *index) {
     return mdb_stat(db->read, db->dbi, &stat) ? 0 : stat.ms_depth;
 }
 
+void lmdb_nodes(void *index, visit *visit, void *visitor) {
+    (void)index, (void)visit, (void)visitor;
+}
+
 const char *lmdb_text(int error) { return mdb_strerror(error); }

@@ -152,6 +152,17 @@ uint64_t CALL(_depth)(void *index) {
     return (uint64_t)tree->root->level + 1;
 }
 
+static void below_and_at(const struct node *node, visit *visit, void *visitor) {
+    visit(visitor, (uintptr_t)node, sizeof *node, node->level);
+    if (node->level == 0) return;
+    for (uint32_t i = 0; i <= node->count; i++) below_and_at(node->down[i], visit, visitor);
+}
+
+void CALL(_nodes)(void *index, visit *visit, void *visitor) {
+    struct tree *tree = index;
+    below_and_at(tree->root, visit, visitor);
+}
+
 const char *CALL(_text)(int error) {
     (void)error;
     return "no memory";

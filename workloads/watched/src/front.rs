@@ -74,7 +74,18 @@ pub enum FalseHit {
     Dropped,
 }
 
-/// The SDC instructions.
+impl FalseHit {
+    /// Notes a hit with another key. Returns how the lookup goes on.
+    fn ends(self) -> Found<()> {
+        sdc::false_hit();
+        match self {
+            Self::Through => Found::Miss(()),
+            Self::Dropped => Found::Dropped,
+        }
+    }
+}
+
+/// The SDC instructions, of items' addresses.
 pub struct Sdc {
     /// What a hit with another key does.
     pub false_hit: FalseHit,
@@ -91,13 +102,7 @@ impl Front for Sdc {
         }
         match Item::at(address) {
             Some(item) if item.key() == key => Found::Hit(item),
-            _ => {
-                sdc::false_hit();
-                match self.false_hit {
-                    FalseHit::Through => Found::Miss(()),
-                    FalseHit::Dropped => Found::Dropped,
-                }
-            }
+            _ => self.false_hit.ends(),
         }
     }
 
@@ -122,6 +127,68 @@ impl Front for Sdc {
     ) -> Result<(), Failed> {
         insert()?;
         sdc::insert(key, item.address());
+        Ok(())
+    }
+}
+
+/// Words of the longest value of SDC: a line.
+const LINE: usize = 8;
+
+/// The SDC instructions, of keys and values themselves: a hit reads no item.
+pub struct SdcValues {
+    /// What a hit with another key does.
+    pub false_hit: FalseHit,
+    /// Words of a key and the value that is read: 2, 4 or 8.
+    words: usize,
+    copy: Copied,
+}
+
+/// What the last hit copied: an item whose key begins the second line.
+#[repr(C, align(64))]
+struct Copied([u64; 2 * LINE]);
+
+impl SdcValues {
+    /// Returns the system for reads of the first `words` words of a value: 1, 3 or 7.
+    pub fn new(false_hit: FalseHit, words: usize) -> Self {
+        Self { false_hit, words: 1 + words, copy: Copied([0; 2 * LINE]) }
+    }
+}
+
+impl Front for SdcValues {
+    type Ticket = ();
+
+    #[inline]
+    fn get(&mut self, key: u64) -> Found<()> {
+        let Some(to) = self.copy.0.last_chunk_mut::<LINE>() else { return Found::Miss(()) };
+        if !sdc::lookup_words(key, to, self.words) {
+            return Found::Miss(());
+        }
+        if to[0] == key {
+            return Found::Hit(Item::lent(&mut self.copy.0[LINE - 1..]));
+        }
+        self.false_hit.ends()
+    }
+
+    #[inline]
+    fn fill(&mut self, (): (), key: u64, item: Item) {
+        sdc::insert_item(item, key, self.words);
+    }
+
+    #[inline]
+    fn update(&mut self, key: u64, find: impl FnOnce() -> Option<Item>) -> Option<Item> {
+        sdc::invalidate(key);
+        find()
+    }
+
+    #[inline]
+    fn insert(
+        &mut self,
+        key: u64,
+        item: Item,
+        insert: impl FnOnce() -> Result<(), Failed>,
+    ) -> Result<(), Failed> {
+        insert()?;
+        sdc::insert_item(item, key, self.words);
         Ok(())
     }
 }

@@ -69,7 +69,17 @@ impl Item {
             // SAFETY: an item has the words that the caller states; a run has one size.
             *word = unsafe { self.0.add(i).read_volatile() };
         }
-        Self(NonNull::from(to).cast())
+        Self::lent(to)
+    }
+
+    /// Returns the item whose words have been written to `memory`, as long as that lasts.
+    pub fn lent(memory: &mut [u64]) -> Self {
+        Self(NonNull::from(memory).cast())
+    }
+
+    /// Returns the address of the key, after which the value lies.
+    pub fn key_address(self) -> *const u64 {
+        self.0.as_ptr().wrapping_add(KEY)
     }
 
     /// Returns the item at an address that [`Item::address`] returned; `None` for 0.

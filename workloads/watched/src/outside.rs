@@ -2,6 +2,8 @@
 //! instructions. The program (`workloads/src`) defines them.
 #![allow(unsafe_code)]
 
+use crate::item::Item;
+
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -65,9 +67,16 @@ pub mod client {
     }
 }
 
-/// The SDC instructions on values of 8 bytes (paper § 2.1, table 1).
+/// The SDC instructions on values of 8 to 64 bytes (paper § 2.1, table 1).
 pub mod sdc {
+    use super::Item;
+
     unsafe extern "C" {
+        /// `sdc_lookup` of a value of 1, 2, 4 or 8 words, to memory.
+        #[link_name = "overbank_sdc_lookup_words"]
+        pub safe fn lookup_words(key: u64, to: &mut [u64; 8], words: usize) -> bool;
+        #[link_name = "overbank_sdc_insert_words"]
+        fn insert_words(key: u64, from: *const u64, words: usize);
         /// `sdc_lookup`. The value may be another key's.
         #[link_name = "overbank_sdc_lookup"]
         pub safe fn lookup(key: u64, value: &mut u64) -> bool;
@@ -80,5 +89,11 @@ pub mod sdc {
         /// Notes that a hit had another key.
         #[link_name = "overbank_sdc_false_hit"]
         pub safe fn false_hit();
+    }
+
+    /// `sdc_insert` of the first words of an item, from its key on.
+    pub fn insert_item(item: Item, key: u64, words: usize) {
+        // SAFETY: the caller's item has these words.
+        unsafe { insert_words(key, item.key_address(), words) }
     }
 }

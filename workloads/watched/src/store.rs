@@ -3,8 +3,8 @@
 use clap::ValueEnum;
 
 use crate::Failed;
-use crate::front::{FalseHit, Front, Ours, Regular, Sdc};
-use crate::index::{self, Index};
+use crate::front::{FalseHit, Front, Ours, Regular, Sdc, SdcValues};
+use crate::index::{self, Index, Visit};
 use crate::item::{Item, Reading};
 use crate::serve::serve;
 use crate::slb::Slb;
@@ -16,6 +16,8 @@ pub enum System {
     Regular,
     /// The SDC instructions of the machine; its LLC holds items' addresses
     Sdc,
+    /// The same; its LLC holds keys and values (--read 8, 24 or 56)
+    SdcValues,
     /// SLB, a look-aside buffer in software (--table bytes), from its description in papers: of
     /// items' addresses
     Slb,
@@ -25,6 +27,13 @@ pub enum System {
     Copies,
     /// Overbank's Tree with hints (--table bytes); only with --index tree
     Hints,
+}
+
+impl System {
+    /// Returns whether the machine needs SDC.
+    pub fn has_sdc(self) -> bool {
+        matches!(self, Self::Sdc | Self::SdcValues)
+    }
 }
 
 /// What a store is built of.
@@ -72,6 +81,9 @@ pub trait Store {
 
     /// Returns the levels of the index or its longest chain, where it knows.
     fn depth(&self) -> Option<u64>;
+
+    /// Visits the index's nodes, where it knows them.
+    fn nodes(&self, visit: Visit<'_>);
 }
 
 struct Pair<I, F> {
@@ -96,6 +108,10 @@ impl<I: Index, F: Front> Store for Pair<I, F> {
 
     fn depth(&self) -> Option<u64> {
         self.index.depth()
+    }
+
+    fn nodes(&self, visit: Visit<'_>) {
+        self.index.nodes(visit);
     }
 }
 
@@ -141,6 +157,9 @@ fn behind<I: Index + 'static>(options: &Options, index: I) -> Result<Box<dyn Sto
         // Hints are the tree's own.
         System::Regular | System::Hints => boxed(options, index, Regular),
         System::Sdc => boxed(options, index, Sdc { false_hit: options.false_hit }),
+        System::SdcValues => {
+            boxed(options, index, SdcValues::new(options.false_hit, options.reading.words))
+        }
         System::Slb => boxed(options, index, Slb::new(options.table_bytes, None)?),
         System::SlbItems => {
             boxed(options, index, Slb::new(options.table_bytes, Some(options.words))?)

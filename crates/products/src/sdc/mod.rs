@@ -14,7 +14,7 @@ pub mod point;
 pub mod program;
 pub mod record;
 
-use overbank_sdc::bits::cost;
+use overbank_sdc::bits::{STATUS_BITS, cost};
 use point::{Modes, Outcome};
 use program::{Program, SdcError};
 use record::{BitsRecord, Comparison, SCHEMA};
@@ -37,17 +37,16 @@ pub const INDEXES: [(&str, &str); 9] = [
 ];
 
 /// Systems in front of an index, and what they are.
-pub const SYSTEMS: [(&str, &str); 6] = [
+pub const SYSTEMS: [(&str, &str); 7] = [
     ("regular", "Nothing"),
-    ("sdc", "The software defined cache in the last-level cache"),
+    ("sdc", "The software defined cache in the last-level cache, of items' addresses"),
+    ("sdc-values", "The same of keys and values: --read 8, 24 or 56"),
     ("slb", "A look-aside buffer in software, of items' addresses"),
     ("slb-items", "The same with copies of the items"),
     ("copies", "Overbank's look-aside table"),
     ("hints", "Overbank's hints; with the index tree only"),
 ];
 
-/// Status bits of an 8-byte slot: valid, reference, sequence.
-const STATUS_BITS: u32 = 3;
 /// Between two reports of progress.
 const LOOK: Duration = Duration::from_millis(100);
 

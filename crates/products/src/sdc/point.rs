@@ -1,5 +1,6 @@
 //! What `overbank-workloads` prints of a point. docs/sdc-json.md says what each field means.
 
+pub use overbank_sdc::SLOTS;
 use overbank_sdc::{Counters, Shape, WayView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -64,6 +65,8 @@ pub struct Outcome {
     pub value_bytes: u64,
     pub table_bytes: Option<u64>,
     pub data_set_bytes: u64,
+    /// Different items that were asked for, in the warm-up too.
+    pub touched: u64,
     pub false_hit: String,
     pub shape: Shape,
     pub depth: Option<u64>,
@@ -83,11 +86,28 @@ pub struct Outcome {
     /// Accesses by set, way and slot of the first level.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub heat: Vec<u64>,
+    /// Lines of memory by what they hold; only with `heat`, and where the index knows its nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<LevelHeat>,
     /// What the last-level cache holds at the end, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llc: Option<Held>,
     pub seconds: f64,
     pub hooks_per_second: f64,
+}
+
+/// Accesses to the lines of memory that one level of a tree, or the items, lie on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LevelHeat {
+    /// `items`, or `level 0` for leaves, `level 1` above them and so on.
+    pub what: String,
+    /// Those that were accessed.
+    pub lines: u64,
+    pub accesses: u64,
+    /// Lines of which 3 slots or fewer were accessed.
+    pub few: u64,
+    /// Accesses to the hottest slot of each line, summed.
+    pub hottest: u64,
 }
 
 /// What the last-level cache holds.
@@ -120,10 +140,10 @@ pub struct SetView {
     pub ways: Vec<WayView>,
 }
 
-/// 8-byte slots of a line.
-pub const SLOTS: usize = 8;
 /// Most of anything that is counted: sums of several do not overflow.
 const COUNT_MAX: u64 = 1 << 56;
+/// Most levels of a tree.
+const LEVELS_MAX: usize = 64;
 /// Most characters of a name.
 const NAME_MAX: usize = 20;
 
@@ -165,12 +185,20 @@ impl Outcome {
             ("table_bytes", table),
             ("data_set_bytes", self.data_set_bytes),
             ("depth", self.depth.unwrap_or(0)),
+            ("touched", self.touched),
+            ("clock", self.clock.map_or(0, |clock| clock.slots)),
         ];
         if let Some((name, n)) = counts.into_iter().find(|(_, n)| *n > COUNT_MAX) {
             return Err(format!("{name} {n}"));
         }
         if lookups == 0 || hits > lookups || dropped > lookups || self.subset > self.items {
             return Err(format!("{hits} hits, {dropped} dropped of {lookups} lookups"));
+        }
+        if let Some(clock) = self.clock.filter(|clock| clock.hits > lookups) {
+            return Err(format!("{} hits of CLOCK of {lookups} lookups", clock.hits));
+        }
+        if self.touched > self.items.saturating_add(lookups).saturating_add(self.warmup) {
+            return Err(format!("{} items touched of {}", self.touched, self.items));
         }
         let lines = self.shape.llc.bytes / 64;
         if self.sdc_lines > lines {
@@ -199,6 +227,15 @@ impl Outcome {
         }
         if self.heat.iter().any(|n| *n > COUNT_MAX / slots.max(1) as u64) {
             return Err("a map of accesses beyond all counts".to_owned());
+        }
+        let of_level = |of: &LevelHeat| {
+            let name = (1..=NAME_MAX).contains(&of.what.len());
+            let name = name && of.what.chars().all(|c| c.is_ascii_alphanumeric() || c == ' ');
+            let most = of.accesses.max(of.hottest).max(of.lines);
+            name && most <= COUNT_MAX && of.few <= of.lines
+        };
+        if self.levels.len() > LEVELS_MAX || !self.levels.iter().all(of_level) {
+            return Err("levels of a tree that are none".to_owned());
         }
         let Some(held) = &self.llc else { return Ok(()) };
         let Lines { empty, ordinary, sdc } = held.lines;

@@ -1,4 +1,4 @@
-use super::point::{Held, Lines, SetView, Slots};
+use super::point::{Alone, Held, LevelHeat, Lines, SetView, Slots};
 use super::*;
 use overbank_sdc::{Counters, Shape, SlotView, WayView};
 use std::path::Path;
@@ -32,6 +32,7 @@ fn outcome(system: &str) -> Outcome {
         value_bytes: 512,
         table_bytes: None,
         data_set_bytes: 28_800,
+        touched: 300,
         false_hit: "through".to_owned(),
         shape,
         depth: Some(3),
@@ -44,8 +45,9 @@ fn outcome(system: &str) -> Outcome {
         accesses_per_lookup: 30.0,
         dram_per_lookup: 0.5,
         sdc_lines: 1,
-        clock: None,
+        clock: Some(Alone { slots: 2, hits: 1000 }),
         heat: vec![7; 4096],
+        levels: Vec::new(),
         llc: Some(Held {
             lines: Lines { empty: 190, ordinary: 1, sdc: 1 },
             slots: Slots { valid: 2, referenced: 1 },
@@ -111,6 +113,13 @@ fn what_cannot_be_is_refused() {
         ("a rate", |of| of.lookups_per_second.overlap = 0.0),
         ("a rate", |of| of.dram_per_lookup = -1.0),
         ("lines of SDC", |of| of.sdc_lines = 193),
+        ("1001 hits of CLOCK", |of| of.clock.as_mut().expect("there").hits = 1001),
+        ("clock", |of| of.clock.as_mut().expect("there").slots = u64::MAX),
+        ("4501 items touched", |of| of.touched = 4501),
+        ("levels of a tree", |of| {
+            let what = "<level>".to_owned();
+            of.levels.push(LevelHeat { what, lines: 1, accesses: 1, few: 1, hottest: 1 });
+        }),
         ("a map of 4095 slots", |of| of.heat.truncate(4095)),
         ("beyond all counts", |of| of.heat[0] = u64::MAX),
         ("lines; must be 192", |of| of.llc.as_mut().expect("there").lines.sdc = u64::MAX),

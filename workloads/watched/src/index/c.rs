@@ -4,9 +4,21 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-use super::Index;
+use super::{Index, Visit};
 use crate::Failed;
 use crate::item::Item;
+
+/// Calls the visitor that `visitor` points to.
+///
+/// # Safety
+/// `visitor` points to a [`Visit`] that nothing else uses.
+unsafe extern "C" fn visit(visitor: *mut c_void, address: u64, bytes: u64, level: u32) {
+    // SAFETY: the caller's.
+    let visit = unsafe { &mut *visitor.cast::<Visit<'_>>() };
+    visit(address, bytes, level);
+}
+
+type Visitor = unsafe extern "C" fn(*mut c_void, u64, u64, u32);
 
 macro_rules! index {
     ($Name:ident, $name:literal, $doc:literal) => {
@@ -25,6 +37,8 @@ macro_rules! index {
                 fn find(index: *mut c_void, key: u64) -> u64;
                 #[link_name = concat!($name, "_depth")]
                 fn depth(index: *mut c_void) -> u64;
+                #[link_name = concat!($name, "_nodes")]
+                fn nodes(index: *mut c_void, visit: Visitor, visitor: *mut c_void);
                 #[link_name = concat!($name, "_text")]
                 fn text(error: c_int) -> *const c_char;
             }
@@ -71,6 +85,12 @@ macro_rules! index {
                 fn depth(&self) -> Option<u64> {
                     // SAFETY: the index is `new`'s and is never freed.
                     Some(unsafe { depth(self.0.as_ptr()) })
+                }
+
+                fn nodes(&self, mut visitor: Visit<'_>) {
+                    let visitor = std::ptr::from_mut(&mut visitor).cast();
+                    // SAFETY: the index is `new`'s and is never freed; `visit` gets its visitor.
+                    unsafe { nodes(self.0.as_ptr(), visit, visitor) }
                 }
             }
         };

@@ -13,6 +13,9 @@ pub use maps::{Art, Ordered, Ours, Skip};
 use crate::Failed;
 use crate::item::Item;
 
+/// Takes the address of a node, its bytes and its level: 0 for leaves.
+pub type Visit<'a> = &'a mut dyn FnMut(u64, u64, u32);
+
 /// An index.
 pub trait Index {
     /// Inserts a new key.
@@ -36,6 +39,9 @@ pub trait Index {
     fn depth(&self) -> Option<u64> {
         None
     }
+
+    /// Visits all nodes, where the index knows them.
+    fn nodes(&self, _visit: Visit<'_>) {}
 }
 
 /// Names of the indexes.

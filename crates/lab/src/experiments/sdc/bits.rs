@@ -2,11 +2,8 @@
 
 use super::SDCBITS;
 use crate::prelude::*;
-use overbank_sdc::bits::{Cost, cost};
+use overbank_sdc::bits::{Cost, STATUS_BITS, cost};
 use overbank_sdc::{Level, SdcShape, Shape};
-
-/// Valid, reference and sequence bit of a slot; the last can go where slots are 16 bytes.
-const STATUS: u32 = 3;
 
 struct Row {
     name: String,
@@ -44,13 +41,13 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let (simulated, modern) = (Shape::paper().llc, Shape::modern().llc);
     let families = [1u32, 2, 4, 8].map(|family| {
         let sdc = SdcShape { family, sub_tag_bits: 3 + family.ilog2(), ..SdcShape::paper() };
-        row(&format!("3 MB, 12 ways, family {family}"), simulated, sdc, 8, STATUS)
+        row(&format!("3 MB, 12 ways, family {family}"), simulated, sdc, 8, STATUS_BITS)
     });
     let rows = [
-        row("40 MB, 20 ways, family 4 (paper, section 2.3)", paper, short, 8, STATUS),
-        row("the same, slots of 16 bytes", paper, short, 16, STATUS - 1),
+        row("40 MB, 20 ways, family 4 (paper, section 2.3)", paper, short, 8, STATUS_BITS),
+        row("the same, slots of 16 bytes", paper, short, 16, STATUS_BITS - 1),
     ];
-    let today = row("32 MB, 16 ways, family 4", modern, SdcShape::paper(), 8, STATUS);
+    let today = row("32 MB, 16 ways, family 4", modern, SdcShape::paper(), 8, STATUS_BITS);
     let rows: Vec<Row> = rows.into_iter().chain(families).chain([today]).flatten().collect();
     let mut record = SDCBITS.record(context);
     record.judge("", CLAIMS, &rows[..]);
