@@ -9,9 +9,8 @@ plain=target/workloads/plain/release
 cargo build --release --quiet --manifest-path workloads/Cargo.toml -p overbank-qemu \
     --target-dir target/workloads/plain
 requests=100000
-# Page walks are off in both. Items of 528 bytes begin at any 16 bytes of a line: the two programs
-# differ by a few allocations.
-options="--items 100000 --lookups $requests --warmup $requests --keys fresh --value 504
+# Page walks are off in both.
+options="--items 100000 --lookups $requests --warmup $requests --keys fresh
     --set tlb.walk_levels=0"
 for index in "${@:-lmdb btreemap}"; do
     for one in $index; do

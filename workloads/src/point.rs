@@ -279,16 +279,24 @@ impl Point<'_> {
         if !run.replayed() {
             // Both first: drawing them later would throw lines out of valgrind's cache.
             let [warm, measured] = [warmup, run.lookups].map(|requests| keys.draw(requests));
+            self.touch(&warm);
+            self.touch(&measured);
             self.pass(warm)?;
             return Ok(measured);
         }
         // The sequence again and again, so that its end is the warm-up's.
         let sequence = keys.draw(run.lookups);
+        self.touch(&sequence);
         self.pass(sequence[run.lookups - warmup % run.lookups..].to_vec())?;
         for _ in 0..warmup / run.lookups {
             self.pass(sequence.clone())?;
         }
         Ok(sequence)
+    }
+
+    /// Notes what is asked for.
+    fn touch(&mut self, ops: &[Op]) {
+        ops.iter().for_each(|op| self.touched[op.item() as usize] = true);
     }
 
     /// Serves requests with the hooks on; fails if an answer is wrong.
@@ -297,7 +305,6 @@ impl Point<'_> {
         if let Some(asked) = &mut self.asked {
             asked.extend_from_slice(&ops);
         }
-        ops.iter().for_each(|op| self.touched[op.item() as usize] = true);
         let (store, machine) = (&mut self.store, &mut *self.machine);
         self.client.send(ops, || hooks::watched(machine, || arena::within(|| store.serve())))?;
         let Client { answered, nothing, wrong, .. } = self.client;

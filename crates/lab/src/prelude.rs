@@ -19,6 +19,15 @@ pub(crate) fn listed<T>(items: impl IntoIterator<Item = T>, text: impl Fn(T) -> 
     items.into_iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
+/// Lists each as text, or says that there is none.
+pub(crate) fn listed_or_none<T>(
+    items: impl IntoIterator<Item = T>,
+    text: impl Fn(T) -> String,
+) -> String {
+    let list = listed(items, text);
+    if list.is_empty() { "none".to_owned() } else { list }
+}
+
 /// Pairs each of `first` with each of `second`.
 pub(crate) fn pairs<A: Copy, B: Copy>(first: &[A], second: &[B]) -> Vec<(A, B)> {
     first.iter().flat_map(|&a| second.iter().map(move |&b| (a, b))).collect()

@@ -1,6 +1,6 @@
 //! The whole machine: time by hand, writebacks, walks, heat, and that SDC unused changes nothing.
 
-use overbank_sdc::{DRAIN_CYCLES, Level, Machine, Mode, Refused, Shape, WayView};
+use overbank_sdc::{DRAIN_CYCLES, Level, Machine, Mode, Refused, SdcShape, Shape, WayView};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -300,4 +300,51 @@ fn shapes_that_cannot_be_built_are_refused() {
     for shape in [Shape::paper(), Shape::paper_sdc(), Shape::modern(), Shape::modern_sdc()] {
         assert_eq!(Machine::new(&shape).unwrap().shape(), &shape);
     }
+}
+
+#[test]
+fn keys_that_throw_each_other_out_are_counted() {
+    // Without sub-tags, all keys of a family and slot are equal.
+    let sdc = SdcShape { sub_tag_bits: 0, family: 1, ..SdcShape::paper() };
+    let mut machine = Machine::new(&Shape { sdc: Some(sdc), ..Shape::paper() }).unwrap();
+    let llc = machine.shape().llc;
+    let place = |key| {
+        let place = overbank_sdc::address::Widths::new(&llc, &sdc).unwrap().place(key);
+        (place.set, place.family, place.slot)
+    };
+    let mut same = (0..).filter(|&key| place(key) == place(7));
+    let [a, b, c] = [(); 3].map(|()| same.next().unwrap());
+    let mut thrown = |key| {
+        assert!(machine.sdc_insert(0, key, &[key]));
+        let sdc = machine.counters().sdc;
+        (sdc.thrown_out, sdc.thrown_back)
+    };
+    assert_eq!([a, a, b].map(&mut thrown), [(0, 0), (0, 0), (1, 0)]);
+    assert_eq!([a, b, c].map(&mut thrown), [(2, 1), (3, 2), (4, 2)]);
+    assert_eq!([a, c, c].map(&mut thrown), [(5, 2), (6, 3), (6, 3)]);
+    // c is there: its own lookup compares its value, the others compare another key's.
+    let mut value = [0];
+    assert!(machine.sdc_lookup(0, c, &mut value) && machine.sdc_lookup(0, a, &mut value));
+    machine.false_hit();
+    assert!(!machine.sdc_lookup(0, (0..).find(|&key| place(key) != place(7)).unwrap(), &mut value));
+    let sdc = machine.counters().sdc;
+    assert_eq!((sdc.compared[..2].to_vec(), sdc.false_hits), (vec![1, 2], 1));
+    assert_eq!(sdc.compared_others[..2], [1, 1]);
+}
+
+#[test]
+fn heat_by_line_of_memory_adds_up_to_that_by_place() {
+    let llc = Level { bytes: 4096, ways: 2, cycles: 1 };
+    let shape = Shape { l1: None, llc, heat: true, ..Shape::paper() };
+    let mut machine = Machine::new(&shape).unwrap();
+    for at in 0..1000u64 {
+        machine.load(at * 8 * 37 % 65_536, 8);
+    }
+    machine.store(64 * 5 + 60, 8);
+    let lines = machine.line_heat();
+    let sum = |slots: &[u64]| slots.iter().sum::<u64>();
+    assert_eq!(lines.values().map(|slots| sum(slots)).sum::<u64>(), sum(machine.heat()));
+    assert!(lines[&5][7] > 0 && lines[&6][0] > 0 && lines.len() > 900, "{}", lines.len());
+    machine.restart();
+    assert!(machine.line_heat().is_empty());
 }

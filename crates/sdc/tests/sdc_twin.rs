@@ -267,6 +267,8 @@ fn run(sets: usize, ways: u32, shape: SdcShape, operations: usize, seed: u64) ->
     assert_eq!(sdc.inserts, values as u64 + left, "each value leaves once, by one cause");
     assert_eq!(sdc.inserts, sdc.placed_free + sdc.placed_line + sdc.placed_clock);
     assert_eq!(sdc.lookups, sdc.compared.iter().sum());
+    let misses = sdc.lookups - sdc.hits;
+    assert_eq!(misses, sdc.compared_others.iter().sum(), "no false hit was reported");
     machine.counters().clone()
 }
 

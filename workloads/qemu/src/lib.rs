@@ -14,6 +14,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
@@ -22,10 +23,8 @@ use overbank_sdc::{Counters, Machine, Shape};
 /// Functions of the client, and of this program around the loop that serves, contain these.
 const CLIENT: [&str; 3] = ["overbank_client_", "18overbank_workloads", "4item8expected"];
 const NEXT: &str = "overbank_client_next";
-/// The stack that a lookup uses ends this many bytes below the program's first store.
-const STACK_BYTES: u64 = 1 << 20;
-/// What lies above that store: arguments and environment.
-const ABOVE_BYTES: u64 = 64 << 10;
+/// The stack of the thread that serves (`workloads/src/fixed.rs`).
+const STACK: Range<u64> = 4 << 30..(4 << 30) + (8 << 20);
 
 const NO_REGISTERS: c_int = 0;
 const LOADS_AND_STORES: c_int = 3;
@@ -75,8 +74,6 @@ struct Run {
     without_stack: Machine,
     /// Accesses that the second machine does not see.
     stack: u64,
-    /// Address of the program's first store, which is to the stack.
-    first_store: Option<u64>,
     /// First instruction of [`NEXT`].
     next: Option<u64>,
     calls: u64,
@@ -116,14 +113,10 @@ impl Run {
     }
 
     fn access(&mut self, address: u64, len: u32, store: bool) {
-        if self.first_store.is_none() && store {
-            self.first_store = Some(address);
-        }
         if !self.on {
             return;
         }
-        let top = self.first_store.unwrap_or(0);
-        let is_stack = (top.saturating_sub(STACK_BYTES)..top + ABOVE_BYTES).contains(&address);
+        let is_stack = STACK.contains(&address);
         self.stack += u64::from(is_stack);
         let machines = [Some(&mut self.all), (!is_stack).then_some(&mut self.without_stack)];
         for machine in machines.into_iter().flatten() {
@@ -229,8 +222,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
         return 1;
     };
     let (stack, calls, on) = (0, 0, false);
-    let (first_store, next) = (None, None);
-    let begun = Run { all, without_stack, stack, first_store, next, calls, warmup, lookups, on };
+    let next = None;
+    let begun = Run { all, without_stack, stack, next, calls, warmup, lookups, on };
     if let Ok(mut run) = RUN.lock() {
         *run = Some(begun);
     }

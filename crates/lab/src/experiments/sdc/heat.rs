@@ -1,11 +1,10 @@
 //! How unevenly the slots of a line are used: the paper's case for values of 8 bytes in the cache.
 
 use super::SDC1;
-use super::point::{Common, Outcome, Point, Points};
+use super::point::{Common, LevelHeat, Outcome, Point, Points};
 use crate::prelude::*;
+use overbank_sdc::SLOTS;
 
-/// 8-byte slots of a line.
-const SLOTS: usize = 8;
 /// Lines that are shown, those with the most accesses first.
 const SHOWN: usize = 12;
 
@@ -32,6 +31,10 @@ fn unevenness(of: &Outcome) -> Option<(f64, f64)> {
     let count = used.len() as f64;
     let few = used.iter().filter(|used| **used <= 3).count() as f64;
     (count > 0.0).then(|| (few / count, used.iter().sum::<usize>() as f64 / count))
+}
+
+fn few(of: &LevelHeat) -> f64 {
+    of.few as f64 / of.lines.max(1) as f64
 }
 
 fn point(index: &'static str, system: &'static str, items: u32) -> Point {
@@ -67,11 +70,24 @@ const CLAIMS: &[Claim<All>] = &[
             )
         },
     ),
-    Claim::timed("B+ tree: SDC raises the slots used of a line", "so it is", |all: &All| {
+    Claim::timed(
+        "B+ tree, lines by level: the largest share of lines with 3 used slots or fewer",
+        "leaves or the level above",
+        |all: &All| {
+            let of = all.of("bplus", "regular")?;
+            let nodes = of.levels.iter().filter(|of| of.what.starts_with("level"));
+            // A few lines have no share.
+            let shares: Vec<_> = nodes.filter(|of| of.lines >= 8).map(|of| (of, few(of))).collect();
+            let (most, _) = shares.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+            let text = listed(&shares, |(of, few)| format!("{} {}", of.what, percent(*few, 0)));
+            Finding::new(matches!(most.what.as_str(), "level 0" | "level 1"), text)
+        },
+    ),
+    Claim::timed("B+ tree: SDC raises the slots used of a line", "rises", |all: &All| {
         let [without, with] = all.means("bplus")?;
         Finding::new(with > without, format!("{without:.2}, {with:.2}"))
     }),
-    Claim::timed("hash table: SDC raises the slots used of a line", "so it is", |all: &All| {
+    Claim::timed("hash table: SDC raises the slots used of a line", "rises", |all: &All| {
         let [without, with] = all.means("hash")?;
         Finding::new(with > without, format!("{without:.2}, {with:.2}"))
     }),
@@ -116,6 +132,25 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
             record.tables.push(table);
         }
     }
+    for (index, name) in STORES {
+        let Some(of) = all.of(index, "regular") else { continue };
+        let each = |of: &LevelHeat, n: u64| format!("{:.1}", n as f64 / of.lines.max(1) as f64);
+        let times = |of: &LevelHeat| {
+            format!("{:.1}", of.hottest as f64 * SLOTS as f64 / of.accesses.max(1) as f64)
+        };
+        record.tables.push(Table::of(
+            format!("{name}, regular: lines of memory by what they hold"),
+            &of.levels,
+            &[
+                ("", &|of| of.what.clone()),
+                ("lines", &|of| of.lines.to_string()),
+                ("accesses a line", &|of| each(of, of.accesses)),
+                ("3 used slots or fewer", &|of| percent(few(of), 0)),
+                ("hottest slot, × the mean slot", &|of| times(of)),
+            ],
+        ));
+    }
+    record.note("Level 0 are the leaves; of the hash table, the buckets.");
     record.note(
         "A place in the cache holds many lines in turn, so each of its slots is used at some time. \
          A slot counts as used if it has a tenth of the accesses of the hottest slot beside it.",

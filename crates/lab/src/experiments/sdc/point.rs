@@ -4,7 +4,7 @@
 
 use crate::prelude::*;
 use overbank_kit::machine::{keep_on, usable_cores};
-pub use overbank_products::sdc::point::{MODES, Mode, Modes, Outcome};
+pub use overbank_products::sdc::point::{LevelHeat, MODES, Mode, Modes, Outcome};
 use overbank_products::sdc::program::Program;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,6 +39,59 @@ impl Point {
         self.more.extend(arguments.as_ref().split_whitespace().map(str::to_owned));
         self
     }
+}
+
+/// Two points whose speeds are compared, as evaluated, with other seeds too.
+pub struct Compared {
+    pub name: String,
+    pub of: Point,
+    pub than: Point,
+}
+
+/// Runs pairs of points with three seeds. Returns the gains of each.
+///
+/// # Errors
+/// As [`Points::run`].
+pub fn spread(
+    context: &mut Context<'_>,
+    common: Common,
+    pairs: &[Compared],
+) -> Result<Table, LabError> {
+    let seeds = [0, 1, 2].map(|more| context.seed + more);
+    let seeded = |point: &Point, seed: u64| match seed == seeds[0] {
+        // As the record's other points, which have run.
+        true => point.clone(),
+        false => point.clone().with(format!("--seed {seed}")),
+    };
+    let all = pairs.iter().flat_map(|pair| {
+        seeds.iter().flat_map(move |seed| [&pair.of, &pair.than].map(|of| seeded(of, *seed)))
+    });
+    let mut points: Vec<Point> = Vec::new();
+    for point in all {
+        if !points.contains(&point) {
+            points.push(point);
+        }
+    }
+    let points = Points::run(context, common, points)?;
+    let headings = ["".to_owned()].into_iter().chain(seeds.map(|seed| format!("seed {seed}")));
+    let mut table = Table::new(
+        "Times as fast, as evaluated, with three seeds",
+        headings.chain(["range".to_owned()]),
+    );
+    for Compared { name, of, than } in pairs {
+        let gains = seeds.map(|seed| {
+            let [of, than] = [of, than].map(|point| seeded(point, seed));
+            points.gain(&of, &than, |modes| modes.as_evaluated).unwrap_or(f64::NAN)
+        });
+        let (least, most) = (
+            gains.into_iter().fold(f64::NAN, f64::min),
+            gains.into_iter().fold(f64::NAN, f64::max),
+        );
+        let range = format!("{least:.2} to {most:.2}");
+        let cells = gains.map(|gain| format!("{gain:.2}"));
+        table.row([name.clone()].into_iter().chain(cells).chain([range]));
+    }
+    Ok(table)
 }
 
 impl fmt::Display for Point {

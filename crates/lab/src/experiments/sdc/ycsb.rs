@@ -1,12 +1,14 @@
 //! A database in memory under YCSB's mixes, by the size of values.
 
 use super::SDC15;
-use super::point::{Common, Point, Points};
+use super::point::{Common, Compared, Outcome, Point, Points, spread};
 use crate::prelude::*;
 
 /// Databases: the first has the nodes of the paper's, which is unavailable.
 const INDEXES: [(&str, &str); 3] =
     [("masstree", "Masstree's nodes"), ("lmdb", "LMDB"), ("redb", "redb")];
+/// SDC with keys and values in place of addresses.
+const INSIDE: &str = "sdc-values";
 const MIXES: [&str; 4] = ["A", "B", "C", "D"];
 const VALUES: [u32; 3] = [8, 64, 512];
 const SMOKE: [u32; 2] = [8, 512];
@@ -25,6 +27,16 @@ impl All {
     fn gain(&self, index: &'static str, mix: &str, value: u32) -> Option<f64> {
         let of = |system| point(index, system, self.items, mix, value);
         self.points.gain(&of("sdc"), &of("regular"), |modes| modes.as_evaluated)
+    }
+
+    /// Shows the gain of a system in workload C, and its hits.
+    fn cell(&self, index: &'static str, system: &'static str) -> String {
+        let of = |system| point(index, system, self.items, "C", self.values[0]);
+        let gain = self.points.gain(&of(system), &of("regular"), |modes| modes.as_evaluated);
+        let hits = self.points.get(&of(system)).map(of_reads);
+        gain.zip(hits).map_or("–".to_owned(), |(gain, hits)| {
+            format!("{gain:.2}, {} hits", percent(hits, 1))
+        })
     }
 
     fn least(&self, value: u32, least: f64) -> Option<Finding> {
@@ -48,12 +60,16 @@ const CLAIMS: &[Claim<All>] = &[
         let holds = gains.iter().all(|[c, b, a]| c >= b && b >= a);
         Finding::new(holds, listed(&gains, |[c, b, a]| format!("{c:.2}, {b:.2}, {a:.2}")))
     }),
-    Claim::timed("the gain falls with the size of values", "so it is", |all: &All| {
-        let gain = |value: &u32| all.gain("masstree", "C", *value);
-        let gains: Vec<f64> = all.values.iter().filter_map(gain).collect();
-        let falls = gains.windows(2).all(|pair| pair[1] <= pair[0]);
-        Finding::new(falls, listed(&gains, |gain| format!("{gain:.2}")))
-    }),
+    Claim::timed(
+        "the gain falls with the size of values",
+        "from each size to the next",
+        |all: &All| {
+            let gain = |value: &u32| all.gain("masstree", "C", *value);
+            let gains: Vec<f64> = all.values.iter().filter_map(gain).collect();
+            let falls = gains.windows(2).all(|pair| pair[1] <= pair[0]);
+            Finding::new(falls, listed(&gains, |gain| format!("{gain:.2}")))
+        },
+    ),
 ];
 
 pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
@@ -69,7 +85,17 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let all = cells.into_iter().flat_map(|((index, mix), value)| {
         ["regular", "sdc"].map(|system| point(index, system, items, mix, value))
     });
-    let points = Points::run(context, common, all.collect())?;
+    // The smallest values fit into SDC beside their keys.
+    let inside = INDEXES.map(|(index, _)| point(index, INSIDE, items, "C", values[0]));
+    let all = all.chain(inside).collect();
+    let points = context.part((0.0, 0.9), |context| Points::run(context, common, all))?;
+    let ends = [values[0], values[values.len() - 1]];
+    let compared = ends.map(|value| {
+        let [of, than] =
+            ["sdc", "regular"].map(|system| point("masstree", system, items, "C", value));
+        Compared { name: format!("Masstree's nodes, C, {value} bytes"), of, than }
+    });
+    let seeds = context.part((0.9, 1.0), |context| spread(context, common, &compared))?;
     let all = All { items, values, points };
     let mut record = SDC15.record(context);
     record.setting("items", items);
@@ -90,14 +116,35 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         let plot = Plot::new(name, "bytes of a value", "times as fast as the regular machine");
         record.plots.push(plot.log_x().with(MIXES.iter().map(curve)));
     }
-    record.tables.push(Table::pivot(
-        "Times as fast as the regular machine, as evaluated",
-        "database, workload",
-        (pairs(&INDEXES, &MIXES), |((_, name), mix)| format!("{name}, {mix}")),
-        (values, |value| format!("{value} bytes")),
-        |((index, _), mix), value| {
-            all.gain(index, mix, **value).map_or("–".to_owned(), |gain| format!("{gain:.2}"))
-        },
+    let headings = values.iter().flat_map(|value| [format!("{value} bytes"), "hits, %".to_owned()]);
+    let mut table = Table::new(
+        "Times as fast as the regular machine, as evaluated, and hits of SDC",
+        ["database, workload".to_owned()].into_iter().chain(headings),
+    );
+    for ((index, name), mix) in pairs(&INDEXES, &MIXES) {
+        let cells = values.iter().flat_map(|value| {
+            let gain = all.gain(index, mix, *value).map(|gain| format!("{gain:.2}"));
+            let of = all.points.get(&point(index, "sdc", items, mix, *value));
+            let hits = of.map(|of| format!("{:.1}", 100.0 * of_reads(of)));
+            [gain, hits].map(|cell| cell.unwrap_or("–".to_owned()))
+        });
+        table.row([format!("{name}, {mix}")].into_iter().chain(cells));
+    }
+    record.tables.push(table);
+    record.tables.push(Table::of(
+        format!("The same of workload C, values of {} bytes, by what SDC holds", values[0]),
+        INDEXES,
+        &[
+            ("database", &|(_, name)| (*name).to_owned()),
+            ("address", &|(index, _)| all.cell(index, "sdc")),
+            ("key and value", &|(index, _)| all.cell(index, INSIDE)),
+        ],
     ));
+    record.tables.push(seeds);
     Ok(record)
+}
+
+/// Returns SDC's right hits as a share of the reads, which are its lookups.
+fn of_reads(of: &Outcome) -> f64 {
+    of.hits as f64 / of.counters.sdc.lookups.max(1) as f64
 }

@@ -51,10 +51,10 @@ impl Callgrind {
         let program = program.filter(|path| path.is_file()).ok_or(
             "the program without hooks is not there: build it by `cargo xtask workloads --plain`",
         )?;
-        for tool in ["valgrind", "setarch"] {
+        for (tool, package) in [("valgrind", "valgrind"), ("setarch", "util-linux")] {
             let there = Command::new(tool).arg("--version").output();
             if !there.is_ok_and(|there| there.status.success()) {
-                return Err(format!("{tool} is not there: install the Debian package that has it"));
+                return Err(format!("{tool} is not there: install the Debian package {package}"));
             }
         }
         Ok(Callgrind { program })
