@@ -236,15 +236,16 @@ unsafe extern "C" fn overbank_realloc(block: *mut c_void, bytes: usize) -> *mut 
         // SAFETY: the caller's block is libc's.
         return unsafe { libc::realloc(block, bytes) };
     }
-    let old = self::bytes(block as usize);
-    if list(old) == list(bytes) {
+    let (list, size) = self::list(self::bytes(block as usize));
+    if self::list(bytes) == (list, size) {
         return block;
     }
     let moved = overbank_malloc(bytes);
     if !moved.is_null() {
-        // SAFETY: both blocks have these bytes; the old one is the caller's, and ends here.
+        // SAFETY: both blocks have these bytes; the old one is the caller's, and ends here. It may
+        // have grown in place since it was allocated: all of it is copied.
         unsafe {
-            block.copy_to_nonoverlapping(moved, old.min(bytes));
+            block.copy_to_nonoverlapping(moved, (size - HEAD).min(bytes));
             MEMORY.give(block.cast());
         }
     }
@@ -267,6 +268,29 @@ unsafe extern "C" fn overbank_free(block: *mut c_void) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_block_that_grows_keeps_its_bytes() {
+        reserve().expect("addresses");
+        within(|| {
+            let mut block = overbank_malloc(1).cast::<u8>();
+            for bytes in 1..3000usize {
+                // SAFETY: the block has `bytes` bytes, and is freed once.
+                unsafe {
+                    block = overbank_realloc(block.cast(), bytes).cast();
+                    block.add(bytes - 1).write(bytes as u8);
+                    let all = std::slice::from_raw_parts(block, bytes);
+                    let wrong = all.iter().enumerate().find(|(i, byte)| **byte != (i + 1) as u8);
+                    assert_eq!(wrong, None, "{bytes} bytes");
+                }
+            }
+            // SAFETY: as above.
+            unsafe { overbank_free(block.cast()) };
+            let zeros = overbank_calloc(3000, 1).cast::<u8>();
+            // SAFETY: the block has these bytes.
+            assert!(unsafe { std::slice::from_raw_parts(zeros, 3000) }.iter().all(|b| *b == 0));
+        });
+    }
 
     #[test]
     fn lists_hold_what_was_asked_and_do_not_mix() {
