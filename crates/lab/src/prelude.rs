@@ -19,7 +19,7 @@ pub(crate) fn listed<T>(items: impl IntoIterator<Item = T>, text: impl Fn(T) -> 
     items.into_iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
-/// Lists each as text, or says that there is none.
+/// Lists each as text; "none" without items.
 pub(crate) fn listed_or_none<T>(
     items: impl IntoIterator<Item = T>,
     text: impl Fn(T) -> String,
