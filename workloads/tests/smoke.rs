@@ -156,7 +156,8 @@ fn heat_has_eight_slots_a_line() {
     for of in levels {
         let root = of["what"] == format!("level {}", number(&report, "/depth") - 1.0);
         assert!(number(of, "/lines") > if root { 0.0 } else { 10.0 }, "{of}");
-        assert!(number(of, "/accesses") >= 8000.0 && number(of, "/few") <= number(of, "/lines"));
+        // Each lookup reads one item; a line that an item shares with a node is the node's.
+        assert!(number(of, "/accesses") > 7000.0 && number(of, "/few") <= number(of, "/lines"));
     }
 }
 
