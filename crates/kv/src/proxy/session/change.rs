@@ -1,0 +1,63 @@
+//! What the replies of the server change.
+
+use super::super::slots::{Closing, Mark};
+
+/// Marks of one request: nearly always one.
+#[derive(Debug)]
+pub enum Marks {
+    One(Mark),
+    Many(Box<[Mark]>),
+}
+
+/// Which confirmations a command of the subscribe family gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirms {
+    /// So many.
+    Left(usize),
+    /// One for each channel of the kind at the time, but at least one.
+    All,
+}
+
+/// What confirmations are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    Channels,
+    Patterns,
+    Shards,
+}
+
+/// What a reply changes.
+#[derive(Debug)]
+pub enum Effect {
+    /// Writes are done.
+    Written(Marks),
+    /// What closed the cache is done.
+    Closed(Closing),
+    /// Both.
+    Both(Marks, Closing),
+    /// Something of the connection.
+    Change(Box<Change>),
+}
+
+/// What changes of a connection.
+#[derive(Debug)]
+pub enum Change {
+    Select(u32),
+    /// The user, and the version of RESP, if the request names them.
+    Hello(Option<Box<[u8]>>),
+    Auth(Box<[u8]>),
+    Multi,
+    /// The transaction with this number ends. What it writes, and what it closes.
+    Exec(u64, Option<Marks>, Option<Closing>),
+    Discard(u64),
+    Unwatch(u64),
+    /// The server follows the client's reads, or does not any more.
+    Tracking(bool),
+    /// Replies come again; what was written while none came.
+    Replies(Vec<Mark>),
+    Confirm(Topic, Confirms),
+    Monitor,
+    Reset,
+    /// A command that blocks.
+    Blocks(Option<Marks>),
+}

@@ -1,0 +1,309 @@
+//! What the server answers: passed on, and what it changes.
+
+use super::owed::Front;
+use super::{Change, Confirms, Effect, Marks, NoReply, Session, State, Topic, Turn, Version};
+use crate::proxy::Ways;
+use std::sync::Arc;
+
+/// Bytes of a reply that are looked at, of its begin and of its end.
+const SEEN: usize = 64;
+
+/// The first and the last bytes of a reply.
+#[derive(Debug)]
+pub struct Seen {
+    head: [u8; SEEN],
+    heads: usize,
+    tail: [u8; SEEN],
+    tails: usize,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Seen { head: [0; SEEN], heads: 0, tail: [0; SEEN], tails: 0 }
+    }
+}
+
+impl Seen {
+    fn add(&mut self, bytes: &[u8]) {
+        let count = bytes.len().min(SEEN - self.heads);
+        self.head[self.heads..self.heads + count].copy_from_slice(&bytes[..count]);
+        self.heads += count;
+        let last = &bytes[bytes.len().saturating_sub(SEEN)..];
+        let kept = self.tails.min(SEEN - last.len());
+        self.tail.copy_within(self.tails - kept..self.tails, 0);
+        self.tail[kept..kept + last.len()].copy_from_slice(last);
+        self.tails = kept + last.len();
+    }
+
+    fn clear(&mut self) {
+        (self.heads, self.tails) = (0, 0);
+    }
+
+    /// Returns the first bytes.
+    fn head(&self) -> &[u8] {
+        &self.head[..self.heads]
+    }
+
+    fn is_error(&self) -> bool {
+        matches!(self.head().first(), Some(b'-' | b'!'))
+    }
+
+    fn is_queued(&self) -> bool {
+        self.head() == b"+QUEUED\r\n"
+    }
+
+    /// Returns the first element of an array or a push of strings, lower or upper case as it is.
+    fn word(&self) -> Option<&[u8]> {
+        let head = self.head();
+        let first = head.first().filter(|kind| matches!(kind, b'*' | b'>'))?;
+        debug_assert!(matches!(first, b'*' | b'>'));
+        let mut lines = head.split(|byte| *byte == b'\n');
+        let length = lines.nth(1)?;
+        let word = lines.next()?.strip_suffix(b"\r")?;
+        (length.first() == Some(&b'$')).then_some(word)
+    }
+
+    /// Returns the number at the end.
+    fn number(&self) -> Option<u64> {
+        let line = self.tail[..self.tails].strip_suffix(b"\r\n")?;
+        let at = line.iter().rposition(|byte| *byte == b':')?;
+        std::str::from_utf8(line.get(at + 1..)?).ok()?.parse().ok()
+    }
+}
+
+/// Confirmations by their first element: of what, and whether of a subscription's begin.
+const CONFIRMATIONS: [(&[u8], Topic); 6] = [
+    (b"subscribe", Topic::Channels),
+    (b"unsubscribe", Topic::Channels),
+    (b"psubscribe", Topic::Patterns),
+    (b"punsubscribe", Topic::Patterns),
+    (b"ssubscribe", Topic::Shards),
+    (b"sunsubscribe", Topic::Shards),
+];
+
+/// What comes without having been asked for, in RESP2.
+const MESSAGES: [&[u8]; 3] = [b"message", b"pmessage", b"smessage"];
+
+impl Effect {
+    /// Returns the marks and the closing of what ends without a reply.
+    pub fn into_parts(self) -> (Option<Marks>, Option<crate::proxy::slots::Closing>) {
+        match self {
+            Effect::Written(marks) => (Some(marks), None),
+            Effect::Closed(closing) => (None, Some(closing)),
+            Effect::Both(marks, closing) => (Some(marks), Some(closing)),
+            Effect::Change(change) => match *change {
+                Change::Exec(_, marks, closing) => (marks, closing),
+                Change::Blocks(marks) => (marks, None),
+                Change::Replies(marks) => (Some(Marks::Many(marks.into())), None),
+                _ => (None, None),
+            },
+        }
+    }
+}
+
+impl Session {
+    /// Takes bytes of the server.
+    ///
+    /// # Errors
+    /// They are no reply.
+    pub fn server(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Result<(), NoReply> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if self.state.loose {
+                self.to_client.end().extend_from_slice(rest);
+                return Ok(());
+            }
+            let step = self.replies.scan(rest).map_err(|_| NoReply)?;
+            let (of_reply, behind) = rest.split_at_checked(step.len).ok_or(NoReply)?;
+            self.to_client.end().extend_from_slice(of_reply);
+            self.seen.add(of_reply);
+            rest = behind;
+            if step.is_end {
+                self.reply(step.is_push, turn);
+                self.seen.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// A reply has come to its end.
+    fn reply(&mut self, is_push: bool, turn: &mut Turn<'_>) {
+        if self.confirms(is_push) {
+            self.answered(turn);
+            return;
+        }
+        let subscribed = self.state.subscribed != [0; 3];
+        let is_message = |seen: &super::replies::Seen| {
+            seen.word().is_some_and(|word| MESSAGES.contains(&word))
+        };
+        if is_push || subscribed && self.state.version == Version::Two && is_message(&self.seen) {
+            return;
+        }
+        match self.owed.take() {
+            Front::Plain => {}
+            Front::Effect(effect) => self.apply(effect, turn),
+            // Replies that nothing has asked for cannot be counted.
+            Front::Nothing => self.loosen(turn.ways),
+        }
+        self.answered(turn);
+    }
+
+    /// What follows once a reply has been taken.
+    fn answered(&mut self, turn: &mut Turn<'_>) {
+        self.owed.release(self.to_client.end());
+        if self.owed.replies() == 0 {
+            self.under_way = 0;
+            self.write_refusal();
+            if !self.state.multi.1 {
+                self.queued.clear();
+                self.queued_closes = false;
+            }
+        }
+        let _ = turn;
+    }
+
+    /// Takes a confirmation of a subscription, if it is one; returns whether it was.
+    fn confirms(&mut self, is_push: bool) -> bool {
+        let seen = &self.seen;
+        let expected = match self.owed.front() {
+            Some(Effect::Change(change)) => match change.as_mut() {
+                Change::Confirm(topic, confirms) => Some((*topic, confirms)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let word = seen.word();
+        let found = CONFIRMATIONS.iter().find(|(name, _)| word == Some(*name));
+        let (Some(&(name, topic)), Some(count)) = (found, seen.number()) else { return false };
+        let Some((of, left)) = expected.filter(|(of, _)| *of == topic) else {
+            // A shard that moves ends subscriptions by itself.
+            if is_push || self.state.subscribed != [0; 3] {
+                self.state.confirmed(topic, count);
+            }
+            return is_push;
+        };
+        debug_assert_eq!(of, topic);
+        // How many there are of the kind is known once all before has been confirmed.
+        if *left == Confirms::All {
+            let all = self.state.subscribed[topic as usize].max(1);
+            *left = Confirms::Left(usize::try_from(all).unwrap_or(usize::MAX));
+        }
+        let Confirms::Left(count_left) = left else { return false };
+        *count_left = count_left.saturating_sub(1);
+        let is_over = *count_left == 0;
+        self.state.confirmed(topic, count);
+        let _ = name;
+        if is_over {
+            self.owed.take();
+            self.state.changing = self.state.changing.saturating_sub(1);
+        }
+        true
+    }
+
+    fn apply(&mut self, effect: Effect, turn: &mut Turn<'_>) {
+        match effect {
+            Effect::Written(marks) => turn.ways.end(marks),
+            Effect::Closed(closing) => turn.ways.reopen(closing),
+            Effect::Both(marks, closing) => {
+                turn.ways.end(marks);
+                turn.ways.reopen(closing);
+            }
+            Effect::Change(change) => self.change(*change, turn.ways),
+        }
+    }
+
+    fn change(&mut self, change: Change, ways: &mut Ways) {
+        let (is_error, is_queued) = (self.seen.is_error(), self.seen.is_queued());
+        let state = &mut self.state;
+        state.changing = state.changing.saturating_sub(1);
+        let is_done = !is_error && !is_queued;
+        match change {
+            Change::Select(db) if is_done => state.db = Some(db),
+            // When it is done, and whether, the reply of EXEC tells nobody.
+            Change::Select(_) if is_queued => state.db = None,
+            Change::Hello(user) if is_done => {
+                state.version = match self.seen.head().first() {
+                    Some(b'%') => Version::Three,
+                    _ => Version::Two,
+                };
+                if let Some(user) = user {
+                    state.user = Some(Arc::from(user));
+                    state.is_first = false;
+                }
+            }
+            Change::Auth(user) if is_done => {
+                state.user = Some(Arc::from(user));
+                state.is_first = false;
+            }
+            Change::Exec(number, marks, closing) => {
+                if !is_queued {
+                    state.end_transaction(number);
+                }
+                marks.into_iter().for_each(|marks| ways.end(marks));
+                closing.into_iter().for_each(|closing| ways.reopen(closing));
+            }
+            Change::Discard(number) if is_done => state.end_transaction(number),
+            Change::Unwatch(number) if is_done && state.watch.0 == number => state.watch.1 = false,
+            Change::Tracking(on) if is_done => state.tracking = on,
+            Change::Blocks(marks) => {
+                state.blocking = state.blocking.saturating_sub(1);
+                marks.into_iter().for_each(|marks| ways.end(marks));
+            }
+            Change::Replies(marks) => marks.into_iter().for_each(|mark| ways.end_one(mark)),
+            Change::Monitor if is_done => self.loosen(ways),
+            Change::Reset if is_done => {
+                let (multi, watch, changing) = (state.multi.0, state.watch.0, state.changing);
+                let blocking = state.blocking;
+                *state = State::new();
+                (state.multi.0, state.watch.0) = (multi, watch);
+                (state.changing, state.blocking) = (changing, blocking);
+            }
+            // Done by a later EXEC, or never.
+            Change::Hello(_) | Change::Auth(_) | Change::Tracking(_) | Change::Confirm(..)
+            | Change::Monitor | Change::Reset
+                if is_queued =>
+            {
+                self.loosen(ways);
+            }
+            _ => {}
+        }
+    }
+
+    /// Replies are not counted from here on: what is written stays marked.
+    pub(super) fn loosen(&mut self, ways: &mut Ways) {
+        if self.state.loose {
+            return;
+        }
+        self.state.loose = true;
+        let effects: Vec<Effect> = self.owed.abandon().collect();
+        for effect in effects {
+            let (marks, closing) = effect.into_parts();
+            self.silence(marks, closing, ways);
+        }
+        // What has been seen of a reply passes; the rest does without the scanner.
+        self.under_way = u64::MAX;
+    }
+}
+
+impl State {
+    /// A transaction ends, unless another one has begun since.
+    fn end_transaction(&mut self, number: u64) {
+        if self.multi.0 == number {
+            self.multi.1 = false;
+        }
+        // EXEC and DISCARD forget what is watched; a WATCH behind MULTI is refused.
+        if self.multi.0 == number {
+            self.watch.1 = false;
+        }
+    }
+
+    /// The server has confirmed that so many channels and patterns, or shard channels, are left.
+    fn confirmed(&mut self, topic: Topic, count: u64) {
+        let other = match topic {
+            Topic::Channels => self.subscribed[Topic::Patterns as usize],
+            Topic::Patterns => self.subscribed[Topic::Channels as usize],
+            Topic::Shards => 0,
+        };
+        self.subscribed[topic as usize] = count.saturating_sub(other);
+    }
+}
