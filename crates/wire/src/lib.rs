@@ -21,11 +21,13 @@ pub mod icmp_error;
 pub mod ip;
 pub mod ip4;
 pub mod key;
+mod line;
 pub mod neighbour;
 pub mod netcache;
 mod proto;
 pub mod reason;
 pub mod resp;
+pub mod scan;
 #[cfg(test)]
 mod testing;
 pub mod udp;

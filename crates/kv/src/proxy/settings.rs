@@ -84,7 +84,10 @@ overbank_declare::settings! {
 impl ProxySettings {
     /// Checks what no single setting shows.
     pub fn check(&self, check: &mut Check) {
-        let mut problem = |name: &'static str, what: String| check.problem(name, what);
+        let mut problem = |name: &str, what: String| {
+            let location = check.given(name).unwrap_or(Location::default());
+            check.problem(location, what);
+        };
         if self.staleness_max < STALENESS_LEAST {
             let what = format!("{:?}: must be at least 0.3 seconds", self.staleness_max);
             problem("staleness-max", what);

@@ -15,7 +15,8 @@
 
 use super::session::{End, Session, Turn};
 use super::totals::{Closed, ProxyTotals};
-use super::{Shared, Ways};
+use super::Shared;
+use super::ways::Ways;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use overbank::sketch::Counter;
@@ -159,6 +160,7 @@ impl Worker {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
                 _ => {}
             }
+            self.ways.refresh(&self.shared);
             for event in &events {
                 match event.token() {
                     LISTENER => self.accept(),
@@ -226,7 +228,7 @@ impl Worker {
     fn open(&mut self, mut stream: TcpStream) {
         self.totals.accepted += 1;
         if self.links.len() >= self.shared.clients_max {
-            self.totals.closed[Closed::TooMany] += 1;
+            self.totals.closed[Closed::TooMany.index()] += 1;
             // Best effort, as Redis does it.
             let _ = stream.write(b"-ERR max number of clients reached\r\n");
             return;
@@ -234,7 +236,7 @@ impl Worker {
         let _ = stream.set_nodelay(true);
         let server = self.shared.upstream().and_then(|address| TcpStream::connect(address).ok());
         let Some(mut server) = server else {
-            self.totals.closed[Closed::NoServer] += 1;
+            self.totals.closed[Closed::NoServer.index()] += 1;
             return;
         };
         let entry = self.links.vacant_entry();
@@ -251,7 +253,7 @@ impl Worker {
         entry.insert(Box::new(Link {
             client: Some(Side::new(stream)),
             server: Side::new(server),
-            session: Session::new(&self.shared.sessions),
+            session: Session::new(),
             listed: false,
             ends: None,
         }));
@@ -300,7 +302,7 @@ impl Worker {
 
     fn close(&mut self, at: usize, why: Closed) {
         let Some(mut link) = self.links.try_remove(at) else { return };
-        self.totals.closed[why] += 1;
+        self.totals.closed[why.index()] += 1;
         link.session.lost(&mut self.ways, &mut self.totals);
         let registry = self.poll.registry();
         if let Some(client) = &mut link.client {

@@ -137,6 +137,9 @@ const fn cacheable(args_min: usize, args_max: usize, null: Null) -> Kind {
 const CLOSE: Kind = Kind::Is(Class::Close { flush: false });
 const FLUSH: Kind = Kind::Is(Class::Close { flush: true });
 
+/// Number of GET among the commands whose replies may be cached.
+pub const GET: u8 = 0;
+
 /// Commands by name. That of a container counts for subcommands that are unknown: without one, they
 /// close.
 pub const KINDS: &[(&str, Kind)] = &[

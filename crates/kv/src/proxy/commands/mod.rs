@@ -31,7 +31,7 @@ use overbank_wire::resp::Request;
 use spec::Spec;
 use std::collections::BTreeMap;
 
-pub use class::{Class, Hello, Null, ReplyMode};
+pub use class::{Class, GET, Hello, Null, ReplyMode};
 pub use keys::Keys;
 pub use reply::ReplyError;
 pub use spec::Access;
@@ -80,6 +80,7 @@ pub struct Command {
     has_subcommands: bool,
     reads_too: bool,
     kind: Kind,
+    number: Option<u8>,
     rule: Rule,
 }
 
@@ -178,6 +179,7 @@ impl Command {
             has_subcommands: false,
             reads_too: false,
             kind: Kind::Plain,
+            number: None,
             rule: Rule::Specs,
         }
     }
@@ -185,7 +187,10 @@ impl Command {
     /// Adds what is known by its name.
     fn with_rules(mut self) -> Command {
         let name = self.name.as_str();
-        let kind = KINDS.iter().find(|(other, _)| *other == name).map(|(_, kind)| *kind);
+        let at = KINDS.iter().position(|(other, _)| *other == name);
+        let kind = at.and_then(|at| Some(KINDS.get(at)?.1));
+        let is_cacheable = matches!(kind, Some(Kind::Cacheable { .. }));
+        self.number = at.filter(|_| is_cacheable).and_then(|at| u8::try_from(at).ok());
         let close = Kind::Is(Class::Close { flush: false });
         self.kind = kind.unwrap_or(if self.has_subcommands { close } else { Kind::Plain });
         if let Some((_, rule)) = RULES.iter().find(|(other, _)| *other == name) {
@@ -196,6 +201,12 @@ impl Command {
         }
         self.reads_too = READ_TOO.contains(&name);
         self
+    }
+
+    /// Returns the command's number among those whose replies may be cached; the same for every
+    /// server.
+    pub fn number(&self) -> Option<u8> {
+        self.number
     }
 
     /// Returns the name in lower case, of a subcommand as `config|set`; empty if it is unknown.

@@ -196,14 +196,9 @@ impl Follower {
         now.saturating_sub(self.lease_from) < self.setup.staleness_max
     }
 
-    /// Returns whether the server is followed.
-    pub fn is_ready(&self) -> bool {
-        self.is_ready
-    }
-
-    /// Returns the hottest keys of the last epoch.
-    pub fn hottest(&self) -> Vec<super::hot::Hottest> {
-        self.hot.hottest()
+    /// Returns the hottest keys of an epoch, once it has ended.
+    pub fn take_hottest(&mut self) -> Option<Vec<super::hot::Hottest>> {
+        self.hot.take_hottest()
     }
 
     fn ask(&mut self, asked: Asked, words: &[&[u8]]) {

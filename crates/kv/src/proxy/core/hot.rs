@@ -34,6 +34,8 @@ const BARRED: Nanos = 10 * SECOND;
 const WAITING_MAX: usize = 1 << 14;
 /// Promotions of a decision.
 const PROMOTIONS: usize = 1000;
+/// Keys that are shown: at most.
+pub const HOTTEST_MAX: usize = 1000;
 
 /// A key that was reported, and what it was asked by.
 #[derive(Debug)]
@@ -54,16 +56,17 @@ struct Cached {
     written: u8,
 }
 
-/// A cached key, to be shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A hot key, to be shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hottest {
     pub key: Box<[u8]>,
-    /// Requests in the last epoch that was whole, about.
+    /// Reads in the last epoch of a second, about, and those of them that were hits.
     pub reads: u64,
     pub hits: u64,
+    /// Times that it was written or invalidated while it had a value.
     pub writes: u64,
-    pub bytes: u64,
-    pub is_filled: bool,
+    /// Otherwise it was only reported.
+    pub is_cached: bool,
 }
 
 /// What is to be done with keys.
@@ -93,6 +96,7 @@ pub struct Hot<F> {
     barred: HashMap<u128, Nanos>,
     /// Slots of cached keys, to draw from.
     drawn: Vec<SlotId>,
+    hottest: Option<Vec<Hottest>>,
     totals: Totals,
 }
 
@@ -112,6 +116,7 @@ impl<F: PartialEq> Hot<F> {
             cached: HashMap::new(),
             barred: HashMap::new(),
             drawn: Vec::new(),
+            hottest: None,
             totals: Totals::default(),
         }
     }
@@ -163,8 +168,28 @@ impl<F: PartialEq> Hot<F> {
         self.drawn.retain(|drawn| *drawn != slot);
     }
 
-    /// Decides what is due.
-    pub fn decide(&mut self, now: Nanos, core: &mut slots::Core, out: &mut Vec<Decision<F>>) {
+    /// Returns the hottest keys of the epoch that has ended, the hottest first, once.
+    pub fn take_hottest(&mut self) -> Option<Vec<Hottest>> {
+        self.hottest.take()
+    }
+
+    /// Decides what is due; with `observe` nothing is promoted.
+    pub fn decide(
+        &mut self,
+        now: Nanos,
+        core: &mut slots::Core,
+        observe: bool,
+        out: &mut Vec<Decision<F>>,
+    ) {
+        if !observe {
+            self.promote(core, out);
+        }
+        if now >= self.epoch_end {
+            self.turn(now, core, out);
+        }
+    }
+
+    fn promote(&mut self, core: &mut slots::Core, out: &mut Vec<Decision<F>>) {
         let heat = |hash: &u128| samples(&self.keepers, self.counting, *hash);
         let mut wanted: Vec<(u64, u128)> =
             self.wanted.keys().map(|hash| (heat(hash), *hash)).collect();
@@ -189,13 +214,10 @@ impl<F: PartialEq> Hot<F> {
             self.drawn.push(slot);
             out.push(Decision::Promoted(slot, forms));
         }
-        if now >= self.epoch_end {
-            self.turn(now, core, out);
-        }
     }
 
     /// Returns the coldest of some that have been cached for an epoch, and its heat.
-    fn coldest(&mut self, core: &mut slots::Core) -> Option<(SlotId, u64)> {
+    pub fn coldest(&mut self, core: &mut slots::Core) -> Option<(SlotId, u64)> {
         let mut coldest: Option<(SlotId, u64)> = None;
         let count = u32::try_from(self.drawn.len()).ok().filter(|count| *count > 0)?;
         for _ in 0..CANDIDATES {
@@ -217,10 +239,22 @@ impl<F: PartialEq> Hot<F> {
     /// An epoch ends.
     fn turn(&mut self, now: Nanos, core: &mut slots::Core, out: &mut Vec<Decision<F>>) {
         let mut often = Vec::new();
+        let mut hottest = Vec::new();
+        for (hash, wanted) in &self.wanted {
+            let reads = samples(&self.keepers, self.counting, *hash);
+            hottest.push(Hottest { key: wanted.key.clone(), reads, ..Hottest::default() });
+        }
         for (slot, cached) in &mut self.cached {
             let hash = core.hash(*slot);
             let hits = cached.hits + u64::from(core.hits(*slot));
             let missed = hash.map_or(0, |hash| samples(&self.keepers, self.counting, hash));
+            hottest.push(Hottest {
+                key: core.key(*slot).unwrap_or_default().into(),
+                reads: hits + missed,
+                hits,
+                writes: cached.writes,
+                is_cached: true,
+            });
             let too_many =
                 cached.writes > 0 && 100 * cached.writes >= WRITES_PERCENT * (hits + missed);
             cached.written = if too_many { cached.written + 1 } else { 0 };
@@ -230,6 +264,9 @@ impl<F: PartialEq> Hot<F> {
             cached.epochs = cached.epochs.saturating_add(1);
             (cached.hits, cached.writes) = (0, 0);
         }
+        hottest.sort_unstable_by(|a, b| b.reads.cmp(&a.reads).then_with(|| a.key.cmp(&b.key)));
+        hottest.truncate(HOTTEST_MAX);
+        self.hottest = Some(hottest);
         for (slot, hash) in often {
             core.evict(slot);
             self.forget(slot);

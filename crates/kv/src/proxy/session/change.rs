@@ -42,14 +42,16 @@ pub enum Effect {
 /// What changes of a connection.
 #[derive(Debug)]
 pub enum Change {
-    Select(u32),
-    /// The user, and the version of RESP, if the request names them.
+    /// A database, or what is no number.
+    Select(Option<u32>),
+    /// The user, if the request names one.
     Hello(Option<Box<[u8]>>),
     Auth(Box<[u8]>),
     Multi,
-    /// The transaction with this number ends. What it writes, and what it closes.
-    Exec(u64, Option<Marks>, Option<Closing>),
-    Discard(u64),
+    /// The transaction with this number ends, and the WATCH with that one. What it writes, and what
+    /// it closes.
+    Exec((u64, u64), Option<Marks>, Option<Closing>),
+    Discard((u64, u64)),
     Unwatch(u64),
     /// The server follows the client's reads, or does not any more.
     Tracking(bool),
@@ -57,6 +59,8 @@ pub enum Change {
     Replies(Vec<Mark>),
     Confirm(Topic, Confirms),
     Monitor,
+    /// What comes next is no reply.
+    Loose,
     Reset,
     /// A command that blocks.
     Blocks(Option<Marks>),

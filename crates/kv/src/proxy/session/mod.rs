@@ -16,7 +16,7 @@
 //! - Where replies cannot be counted (MONITOR, CLIENT REPLY OFF) there are no hits, and what is
 //!   written stays marked.
 //! - Bounded: [`OUT_MAX`] bytes towards each side, [`OWED_MAX`] entries of what is owed,
-//!   [`REQUEST_MAX`] bytes of a request that has not come whole; longer ones are passed on in
+//!   [`BUFFER_MIN`](overbank_wire::scan::BUFFER_MIN) bytes of a request that has not come whole; longer ones are passed on in
 //!   pieces, and of those only short arguments are kept, [`SKELETON_MAX`] bytes in all.
 //!
 //! Panics: none, on any bytes of either side.
@@ -32,11 +32,11 @@ pub use change::{Change, Confirms, Effect, Marks, Topic};
 use owed::Queue;
 
 use super::buffer::Out;
-use super::commands::Commands;
 use super::settings::{Order, Prefixes, Scripts};
 use super::slots::Mark;
 use super::totals::ProxyTotals;
-use super::{Shared, Ways};
+use super::Shared;
+use super::ways::Ways;
 use overbank::sketch::Counter;
 use overbank_wire::resp;
 use std::sync::Arc;
@@ -45,10 +45,10 @@ use std::sync::Arc;
 pub const OUT_MAX: usize = 256 << 10;
 /// Entries of what a client is owed before it is not read any more.
 pub const OWED_MAX: usize = 1 << 20;
-/// Bytes of a request that is held until it is whole.
-pub const REQUEST_MAX: usize = 64 << 10;
 /// Bytes of short arguments of a longer request.
 pub const SKELETON_MAX: usize = 1 << 20;
+/// Number of its arguments.
+pub const SKELETON_ARGS: usize = 1 << 16;
 /// Hashes of keys that a transaction writes; one that writes more closes the cache.
 pub const QUEUED_MAX: usize = 1 << 14;
 /// Marks that wait where replies do not come; more close the cache.
@@ -73,8 +73,6 @@ pub struct Rules {
     pub scripts: Scripts,
     pub prefix: Option<Prefixes>,
     pub deny: Option<Prefixes>,
-    /// Longest request that may be cached, in bytes.
-    pub request_max: usize,
 }
 
 /// What a worker lends a session for a turn.
@@ -101,10 +99,9 @@ struct State {
     version: Version,
     /// The database; `None` once that cannot be known.
     db: Option<u32>,
-    /// `None` while nobody has authenticated and the server asks for it.
+    /// The user, if the connection has said one, and whether that is in doubt.
     user: Option<Arc<[u8]>>,
-    /// The user of a connection that has said nothing.
-    is_first: bool,
+    is_doubtful: bool,
     /// Commands whose replies may change this, on their way.
     changing: u32,
     /// Commands that block, on their way.
@@ -128,7 +125,7 @@ impl State {
             version: Version::Two,
             db: Some(0),
             user: None,
-            is_first: true,
+            is_doubtful: false,
             changing: 0,
             blocking: 0,
             multi: (0, false),
@@ -144,7 +141,7 @@ impl State {
     /// Returns whether the state is known, and one in which a hit equals the server's reply.
     fn is_plain(&self) -> bool {
         let subscribed = self.version == Version::Two && self.subscribed != [0; 3];
-        let odd = self.multi.1 || self.watch.1 || self.tracking || self.loose || self.silent;
+        let odd = self.multi.1 || self.watch.1 || self.tracking || self.loose || self.silent || self.is_doubtful;
         self.changing == 0 && !odd && !self.skip && !subscribed
     }
 }
@@ -194,8 +191,8 @@ impl Session {
             to_client: Out::default(),
             to_server: Out::default(),
             end: None,
-            requests: resp::Requests::default(),
-            replies: resp::Replies::default(),
+            requests: resp::Requests::new(resp::Limits::default()),
+            replies: resp::Replies::new(),
             input: Vec::new(),
             blocked: false,
             large: None,
@@ -237,17 +234,11 @@ impl Session {
         let effects: Vec<Effect> = self.owed.abandon().collect();
         for effect in effects {
             let (marks, closing) = effect.into_parts();
-            marks.into_iter().flatten().for_each(|mark| ways.end_late(mark, totals));
+            ways.end_late(marks, totals);
             closing.into_iter().for_each(|closing| ways.reopen_late(closing));
         }
         let silent = std::mem::take(&mut self.silent_marks);
-        silent.into_iter().for_each(|mark| ways.end_late(mark, totals));
+        ways.end_late(Some(Marks::Many(silent.into())), totals);
         self.silent_closing.take().into_iter().for_each(|closing| ways.reopen_late(closing));
-    }
-}
-
-impl Turn<'_> {
-    fn commands(&self) -> &Commands {
-        self.ways.commands()
     }
 }

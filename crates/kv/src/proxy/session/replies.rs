@@ -2,7 +2,7 @@
 
 use super::owed::Front;
 use super::{Change, Confirms, Effect, Marks, NoReply, Session, State, Topic, Turn, Version};
-use crate::proxy::Ways;
+use crate::proxy::ways::Ways;
 use std::sync::Arc;
 
 /// Bytes of a reply that are looked at, of its begin and of its end.
@@ -109,6 +109,10 @@ impl Session {
     pub fn server(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Result<(), NoReply> {
         let mut rest = bytes;
         while !rest.is_empty() {
+            if matches!(self.owed.front(), Some(Effect::Change(change)) if matches!(**change, Change::Loose))
+            {
+                self.loosen(turn.ways);
+            }
             if self.state.loose {
                 self.to_client.end().extend_from_slice(rest);
                 return Ok(());
@@ -118,8 +122,8 @@ impl Session {
             self.to_client.end().extend_from_slice(of_reply);
             self.seen.add(of_reply);
             rest = behind;
-            if step.is_end {
-                self.reply(step.is_push, turn);
+            if step.end {
+                self.reply(self.replies.is_push(), turn);
                 self.seen.clear();
             }
         }
@@ -129,13 +133,11 @@ impl Session {
     /// A reply has come to its end.
     fn reply(&mut self, is_push: bool, turn: &mut Turn<'_>) {
         if self.confirms(is_push) {
-            self.answered(turn);
+            self.answered();
             return;
         }
         let subscribed = self.state.subscribed != [0; 3];
-        let is_message = |seen: &super::replies::Seen| {
-            seen.word().is_some_and(|word| MESSAGES.contains(&word))
-        };
+        let is_message = |seen: &Seen| seen.word().is_some_and(|word| MESSAGES.contains(&word));
         if is_push || subscribed && self.state.version == Version::Two && is_message(&self.seen) {
             return;
         }
@@ -145,11 +147,11 @@ impl Session {
             // Replies that nothing has asked for cannot be counted.
             Front::Nothing => self.loosen(turn.ways),
         }
-        self.answered(turn);
+        self.answered();
     }
 
     /// What follows once a reply has been taken.
-    fn answered(&mut self, turn: &mut Turn<'_>) {
+    fn answered(&mut self) {
         self.owed.release(self.to_client.end());
         if self.owed.replies() == 0 {
             self.under_way = 0;
@@ -159,7 +161,6 @@ impl Session {
                 self.queued_closes = false;
             }
         }
-        let _ = turn;
     }
 
     /// Takes a confirmation of a subscription, if it is one; returns whether it was.
@@ -218,7 +219,7 @@ impl Session {
         state.changing = state.changing.saturating_sub(1);
         let is_done = !is_error && !is_queued;
         match change {
-            Change::Select(db) if is_done => state.db = Some(db),
+            Change::Select(db) if is_done => state.db = db,
             // When it is done, and whether, the reply of EXEC tells nobody.
             Change::Select(_) if is_queued => state.db = None,
             Change::Hello(user) if is_done => {
@@ -226,17 +227,16 @@ impl Session {
                     Some(b'%') => Version::Three,
                     _ => Version::Two,
                 };
-                if let Some(user) = user {
-                    state.user = Some(Arc::from(user));
-                    state.is_first = false;
-                }
+                state.user = user.map(Arc::from).or(state.user.take());
             }
+            // Redis applies options one by one: the user may be another one in spite of the error.
+            Change::Hello(Some(_)) if is_error => state.is_doubtful = true,
             Change::Auth(user) if is_done => {
-                state.user = Some(Arc::from(user));
-                state.is_first = false;
+                (state.user, state.is_doubtful) = (Some(Arc::from(user)), false);
             }
             Change::Exec(number, marks, closing) => {
-                if !is_queued {
+                let aborted = self.seen.head().starts_with(b"-EXECABORT");
+                if is_done || aborted {
                     state.end_transaction(number);
                 }
                 marks.into_iter().for_each(|marks| ways.end(marks));
@@ -249,7 +249,7 @@ impl Session {
                 state.blocking = state.blocking.saturating_sub(1);
                 marks.into_iter().for_each(|marks| ways.end(marks));
             }
-            Change::Replies(marks) => marks.into_iter().for_each(|mark| ways.end_one(mark)),
+            Change::Replies(marks) => ways.end(Marks::Many(marks.into())),
             Change::Monitor if is_done => self.loosen(ways),
             Change::Reset if is_done => {
                 let (multi, watch, changing) = (state.multi.0, state.watch.0, state.changing);
@@ -287,14 +287,9 @@ impl Session {
 
 impl State {
     /// A transaction ends, unless another one has begun since.
-    fn end_transaction(&mut self, number: u64) {
-        if self.multi.0 == number {
-            self.multi.1 = false;
-        }
-        // EXEC and DISCARD forget what is watched; a WATCH behind MULTI is refused.
-        if self.multi.0 == number {
-            self.watch.1 = false;
-        }
+    fn end_transaction(&mut self, (multi, watch): (u64, u64)) {
+        self.multi.1 &= self.multi.0 != multi;
+        self.watch.1 &= self.watch.0 != watch;
     }
 
     /// The server has confirmed that so many channels and patterns, or shard channels, are left.

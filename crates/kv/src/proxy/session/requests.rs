@@ -1,24 +1,19 @@
 //! What a client asks: answered from the cache, or marked and passed on.
 
 use super::{
-    Change, Confirms, Effect, End, Large, Marks, OUT_MAX, OWED_MAX, QUEUED_MAX, REQUEST_MAX,
-    SILENT_MAX, SKELETON_MAX, Session, Topic, Turn,
+    Change, Confirms, Effect, End, Large, Marks, OUT_MAX, OWED_MAX, QUEUED_MAX, SILENT_MAX,
+    SKELETON_ARGS, SKELETON_MAX, Session, Topic, Turn, Version,
 };
-use crate::proxy::commands::{Access, Class, Keys, Known};
-use crate::proxy::settings::{Mode, Order, Scripts};
-use crate::proxy::slots::{Closing, Mark};
+use crate::proxy::commands::{Access, Class, Command, GET, Keys, Null, ReplyMode};
+use crate::proxy::core::Note;
+use crate::proxy::form::{Form, normalise};
+use crate::proxy::settings::{Order, Scripts};
+use crate::proxy::slots::{self, Closing, Miss, Query};
 use crate::proxy::totals::Missed;
-use crate::proxy::{Want, hash_of};
-use overbank_wire::resp::{Request, Scan};
-
-/// What a request may do to keys.
-#[derive(Debug, Default)]
-struct Touches {
-    /// Hashes of the keys that it writes.
-    writes: Vec<u128>,
-    /// Bits of all its keys; all bits: any key.
-    bits: u64,
-}
+use crate::proxy::ways::Ways;
+use crate::proxy::hash_of;
+use overbank_wire::resp::{self, Request};
+use overbank_wire::scan::{BUFFER_MIN, Scan};
 
 impl Session {
     /// Takes bytes of the client.
@@ -60,7 +55,8 @@ impl Session {
     fn scan(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> usize {
         let mut used = 0;
         // The session's other parts change while a request is looked at.
-        let mut requests = std::mem::take(&mut self.requests);
+        let lent = resp::Requests::new(resp::Limits::default());
+        let mut requests = std::mem::replace(&mut self.requests, lent);
         loop {
             let rest = bytes.get(used..).unwrap_or_default();
             if self.end.is_some() {
@@ -125,15 +121,18 @@ impl Session {
     /// A long request, of which all but `raw` has been passed on.
     fn large_request(&mut self, large: &Large, raw: &[u8], turn: &mut Turn<'_>) {
         turn.totals.commands += 1;
-        let request = Request::new(&large.bytes, &large.args);
         if large.overflown {
             // Its keys are not known.
-            let closing = self.close(turn);
             self.under_way = u64::MAX;
-            self.forward(raw, None, Some(closing), turn);
-        } else {
-            self.pass(request, raw, turn);
+            self.queued_closes |= self.state.multi.1;
+            let closing = self.close(turn);
+            self.send(raw, Effect::Closed(closing), turn);
+            return;
         }
+        let request = Request::new(&large.bytes, &large.args);
+        let commands = turn.ways.commands.clone();
+        let command = commands.find(&request);
+        self.pass((command, command.class(&request)), request, raw, turn);
     }
 
     fn request(&mut self, request: Request<'_>, raw: &[u8], turn: &mut Turn<'_>) {
@@ -142,16 +141,26 @@ impl Session {
             return;
         }
         turn.totals.commands += 1;
-        if !self.from_cache(request, raw, turn) {
-            self.pass(request, raw, turn);
+        let commands = turn.ways.commands.clone();
+        let command = commands.find(&request);
+        let class = command.class(&request);
+        if let Class::Cacheable(null) = class
+            && self.from_cache((command, null), request, turn)
+        {
+            return;
         }
+        self.pass((command, class), request, raw, turn);
     }
 
     /// Answers a read from the cache, if that has the reply.
-    fn from_cache(&mut self, request: Request<'_>, raw: &[u8], turn: &mut Turn<'_>) -> bool {
-        let Some(read) = turn.ways.commands.cached_read(request) else { return false };
+    fn from_cache(
+        &mut self,
+        command: (&Command, Null),
+        request: Request<'_>,
+        turn: &mut Turn<'_>,
+    ) -> bool {
         turn.totals.reads += 1;
-        match self.look_up(read, request, raw, turn) {
+        match self.look_up(command, request, turn) {
             Ok(()) => {
                 turn.totals.hits += 1;
                 true
@@ -166,7 +175,7 @@ impl Session {
 
 impl Session {
     /// Returns why there are no hits now, whatever the key.
-    fn no_hits(&self, turn: &Turn<'_>) -> Option<Missed> {
+    fn no_hits(&self, turn: &mut Turn<'_>) -> Option<Missed> {
         if self.to_client.len() >= OUT_MAX || self.owed.held() >= OUT_MAX {
             return Some(Missed::Room);
         }
@@ -183,76 +192,121 @@ impl Session {
     /// Writes the reply of a read, or returns why there is none.
     fn look_up(
         &mut self,
-        read: CachedRead,
+        command: (&Command, Null),
         request: Request<'_>,
-        raw: &[u8],
         turn: &mut Turn<'_>,
     ) -> Result<(), Missed> {
         if let Some(why) = self.no_hits(turn) {
             return Err(why);
         }
-        let db = self.state.db.ok_or(Missed::Connection)?;
-        let three = self.state.version == Version::Three;
-        let Turn { ways, counter, shared, totals, now } = turn;
-        let (many, keys) = match read {
-            // All of MGET's keys, or none: then the server answers for all of them.
-            CachedRead::Mget => (true, 1..request.len()),
-            CachedRead::One(_) => (false, 1..2),
-        };
-        let form = Form::of(read, request, raw).ok_or(Missed::Form)?;
-        let reply = &mut ways.reply;
+        // Lent while the rest of the turn is used.
+        let mut reply = std::mem::take(&mut turn.ways.reply);
+        let mut form = std::mem::take(&mut turn.ways.form);
         reply.clear();
-        if many {
+        let result = self.collect(command, request, (&mut reply, &mut form), turn);
+        if result.is_ok() {
+            self.owed.local(&reply, self.to_client.end());
+        }
+        (turn.ways.reply, turn.ways.form) = (reply, form);
+        result
+    }
+
+    /// Collects the replies of a read's keys. MGET is a GET of each: the cache has all of them, or
+    /// the server answers for all.
+    fn collect(
+        &self,
+        (command, null): (&Command, Null),
+        request: Request<'_>,
+        (reply, form): (&mut Vec<u8>, &mut Vec<u8>),
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Missed> {
+        let Turn { ways, counter, shared, totals, now } = turn;
+        let db = self.state.db.ok_or(Missed::Connection)?;
+        let is_mget = command.name() == "mget";
+        let normalised = match is_mget {
+            true => std::slice::from_ref(&GET),
+            false => normalise(command, &request, form).ok_or(Missed::Form)?,
+        };
+        let keys = 1..if is_mget { request.len() } else { 2 };
+        if is_mget {
             resp::array(keys.len(), reply);
         }
         let mut result = Ok(());
         for index in keys {
-            let key = request.arg(index).ok_or(Missed::Form)?;
+            let key = request.arg(index).unwrap_or_default();
             let hash = hash_of(shared.seed, key);
             if self.under_way & bit(hash) != 0 {
-                return Err(Missed::Order);
+                result = Err(Missed::Order);
+                continue;
             }
-            let query = Query { hash, key, db, request: form.normalised() };
+            let query = Query { hash, key, db, request: normalised };
+            let three = self.state.version == Version::Three;
             let found = ways.slots.hit(&query, *now, |variant| {
                 reply.extend_from_slice(if three { &variant.resp3 } else { &variant.resp2 });
             });
             let Err(miss) = found else { continue };
-            let hot = counter.count_batch(&[hash]) != 0;
-            if let Some(reason) = wanted(miss, hot, shared.rules.may_cache(key)) {
-                let want = || Want::new(hash, key, (db, form), raw);
-                report(&mut ways.to_core, &mut ways.recent, (hash, *now), want, totals);
-                let _ = reason;
+            result = Err(missed(miss));
+            let is_hot = counter.count_batch(&[hash]) != 0;
+            let (wants, at_once) = match miss {
+                Miss::Absent => (is_hot, false),
+                Miss::Stale | Miss::Expired | Miss::Other => (true, true),
+                Miss::Closed | Miss::Lease | Miss::InFlight => (false, false),
+            };
+            if wants && shared.rules.may_cache(key) && ways.is_due(hash, *now) {
+                let form = match is_mget {
+                    true => Form::new(db, normalised, null, [&b"GET"[..], key].into_iter()),
+                    false => Form::new(db, normalised, null, request.args()),
+                };
+                totals.wanted += 1;
+                let note = Note::Want { hash, key: key.into(), form };
+                totals.not_reported += u64::from(!ways.tell(note, at_once));
             }
-            result = result.and(Err(Missed::from(miss)));
         }
-        result?;
-        self.owed.local(&ways.reply, self.to_client.end());
-        Ok(())
+        result
+    }
+}
+
+const fn missed(miss: Miss) -> Missed {
+    match miss {
+        Miss::Absent => Missed::NotCached,
+        Miss::Stale => Missed::NotFilled,
+        Miss::Other => Missed::Form,
+        Miss::InFlight => Missed::Writing,
+        Miss::Expired => Missed::Expired,
+        Miss::Closed | Miss::Lease => Missed::Closed,
     }
 }
 
 impl Session {
     /// Passes a request on: what it may write is marked before.
-    fn pass(&mut self, request: Request<'_>, raw: &[u8], turn: &mut Turn<'_>) {
-        let commands = turn.ways.commands.clone();
-        let class = commands.class(request);
+    fn pass(
+        &mut self,
+        (command, class): (&Command, Class<'_>),
+        request: Request<'_>,
+        raw: &[u8],
+        turn: &mut Turn<'_>,
+    ) {
         let seed = turn.shared.seed;
         let mut writes = std::mem::take(&mut turn.ways.writes);
         writes.clear();
         let mut bits = 0;
-        let keys = commands.keys(request, &mut |index, access: Access| {
+        let keys = command.keys(&request, |index, access: Access| {
             let hash = hash_of(seed, request.arg(index).unwrap_or_default());
             bits |= bit(hash);
             if access.writes() {
                 writes.push(hash);
             }
         });
-        let by_script = turn.shared.rules.scripts == Scripts::Close && class == Class::Script;
-        let any_key = keys == Keys::Unknown || by_script;
-        self.under_way |= if any_key { u64::MAX } else { bits };
-        let closes = any_key && commands.writes(request) || matches!(class, Class::Close { .. });
+        self.under_way |= if keys == Keys::Known { bits } else { u64::MAX };
+        let closes = match class {
+            Class::Close { .. } | Class::Acl => true,
+            Class::Script { is_read_only } => {
+                !is_read_only && turn.shared.rules.scripts == Scripts::Close
+            }
+            _ => false,
+        };
         turn.totals.writes += writes.len() as u64;
-        if self.state.multi.1 && !(writes.is_empty() && !closes) {
+        if self.state.multi.1 && (closes || !writes.is_empty()) {
             // Done by EXEC, or at once if MULTI was refused: marked for both.
             self.queued_closes |= closes || self.queued.len() + writes.len() > QUEUED_MAX;
             if !self.queued_closes {
@@ -273,7 +327,7 @@ impl Session {
     /// Passes a request on whose keys are marked, and expects what its class gets.
     fn classed(
         &mut self,
-        class: Class,
+        class: Class<'_>,
         request: Request<'_>,
         raw: &[u8],
         (marks, closing): (Option<Marks>, Option<Closing>),
@@ -282,8 +336,11 @@ impl Session {
         let alone = request.len() == 1;
         let change = match class {
             Class::Select(db) => Some(Change::Select(db)),
-            Class::Hello { user } => Some(Change::Hello(user.map(Box::from))),
-            Class::Auth { user } => Some(Change::Auth(user.into())),
+            Class::Hello(hello) => Some(Change::Hello(hello.auth.map(|(user, _)| user.into()))),
+            Class::Auth => Some(Change::Auth(match request.len() {
+                2 => b"default"[..].into(),
+                _ => request.arg(1).unwrap_or_default().into(),
+            })),
             Class::Multi => {
                 self.state.multi = (self.state.multi.0 + 1, true);
                 None
@@ -294,6 +351,7 @@ impl Session {
                 let closing = closes.then(|| self.close(turn));
                 let marks = mark(&queued, &mut turn.ways.slots);
                 let ends = self.ends();
+                self.state.changing += 1;
                 self.send(raw, Effect::Change(Box::new(Change::Exec(ends, marks, closing))), turn);
                 return;
             }
@@ -303,14 +361,14 @@ impl Session {
                 None
             }
             Class::Unwatch => Some(Change::Unwatch(self.state.watch.0)),
-            Class::Tracking { on } => {
+            Class::ClientTracking(on) => {
                 self.state.tracking = true;
                 Some(Change::Tracking(on))
             }
             Class::Reset => Some(Change::Reset),
             Class::Monitor => Some(Change::Monitor),
-            Class::Subscribe { topic } => self.confirms_of(topic, request, false),
-            Class::Unsubscribe { topic } => self.confirms_of(topic, request, true),
+            Class::Subscribe => confirms_of(request, false),
+            Class::Unsubscribe => confirms_of(request, true),
             Class::Blocking => {
                 self.state.blocking += 1;
                 let effect = Effect::Change(Box::new(Change::Blocks(marks)));
@@ -319,14 +377,8 @@ impl Session {
                 self.send(raw, effect, turn);
                 return;
             }
-            Class::Reply(mode) => return self.reply_mode(mode, raw, turn),
-            // The server sends what is no reply from here on.
-            Class::Sync => {
-                self.to_server.end().extend_from_slice(raw);
-                turn.totals.forwarded += 1;
-                self.loosen(turn.ways);
-                return;
-            }
+            Class::ClientReply(mode) => return self.reply_mode(mode, raw, turn),
+            Class::Sync => Some(Change::Loose),
             _ => None,
         };
         match (change, marks, closing) {
@@ -346,18 +398,8 @@ impl Session {
     }
 
     /// Returns the numbers of the transaction and the WATCH that EXEC and DISCARD end.
-    fn ends(&self) -> (u64, u64) {
+    const fn ends(&self) -> (u64, u64) {
         (self.state.multi.0, self.state.watch.0)
-    }
-
-    fn confirms_of(&self, topic: Topic, request: Request<'_>, ends: bool) -> Option<Change> {
-        let confirms = match request.len() - 1 {
-            0 if ends => Confirms::All,
-            // Refused.
-            0 => return None,
-            count => Confirms::Left(count),
-        };
-        Some(Change::Confirm(topic, confirms))
     }
 
     fn reply_mode(&mut self, mode: ReplyMode, raw: &[u8], turn: &mut Turn<'_>) {
@@ -439,6 +481,29 @@ impl Session {
     }
 }
 
+/// Returns which confirmations a command of the subscribe family gets; none if it is refused.
+fn confirms_of(request: Request<'_>, ends: bool) -> Option<Change> {
+    let name = request.arg(0).and_then(|name| name.first()).map(u8::to_ascii_lowercase);
+    let topic = match name {
+        Some(b'p') => Topic::Patterns,
+        // SSUBSCRIBE and SUNSUBSCRIBE, and SUBSCRIBE.
+        Some(b's') if is_shards(request) => Topic::Shards,
+        _ => Topic::Channels,
+    };
+    let confirms = match request.len() - 1 {
+        0 if ends => Confirms::All,
+        0 => return None,
+        count => Confirms::Left(count),
+    };
+    Some(Change::Confirm(topic, confirms))
+}
+
+fn is_shards(request: Request<'_>) -> bool {
+    let second = request.arg(0).and_then(|name| name.get(1)).map(u8::to_ascii_lowercase);
+    let third = request.arg(0).and_then(|name| name.get(2)).map(u8::to_ascii_lowercase);
+    second == Some(b's') || (second, third) == (Some(b'u'), Some(b'n'))
+}
+
 /// Marks keys before their bytes are queued.
 fn mark(writes: &[u128], slots: &mut slots::Worker) -> Option<Marks> {
     match writes {
@@ -458,7 +523,7 @@ impl Large {
     fn add(&mut self, request: Request<'_>, long: Option<usize>) {
         for arg in request.args() {
             let start = self.bytes.len();
-            self.overflown |= start + arg.len() > SKELETON_MAX || self.args.len() >= ARGS_MAX;
+            self.overflown |= start + arg.len() > SKELETON_MAX || self.args.len() >= SKELETON_ARGS;
             if self.overflown {
                 (self.bytes, self.args) = (Vec::new(), Vec::new());
                 return;
