@@ -85,15 +85,10 @@ fn words(name: &[u8]) -> Option<Words> {
     if name.is_empty() || name.len() > SHORT_MAX {
         return None;
     }
-    let mut bytes = [0; SHORT_MAX];
-    for (to, from) in bytes.iter_mut().zip(name) {
-        *to = *from;
-    }
-    let word = |half: usize| {
-        let half = bytes[half * 8..][..8].try_into().unwrap_or_default();
-        lower(u64::from_le_bytes(half))
-    };
-    Some([word(0), word(1)])
+    let word =
+        |bytes: &[u8]| lower(bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+    let (start, end) = name.split_at(name.len().min(8));
+    Some([word(start), word(end)])
 }
 
 /// Returns eight bytes with the letters A to Z in lower case.
