@@ -4,7 +4,6 @@ mod server;
 
 use super::*;
 use proptest::prelude::*;
-use spec::{Begin, Find};
 use std::ops::Range;
 
 /// Bytes of a request and where its arguments are.
@@ -83,6 +82,8 @@ fn keys_are_where_each_command_has_them() {
         ("spublish a b", "", Known),
         ("rename a", "A", Known),
         ("junk a", "", Unknown),
+        ("xgroup new a", "", Unknown),
+        ("flushall", "", Unknown),
         ("set\0 a 1", "", Unknown),
     ] {
         assert_eq!(keys_of(&commands, line), (wanted.to_owned(), keys), "{line}");
@@ -230,6 +231,13 @@ fn servers_before_7_0_have_what_the_table_adds() {
     assert_eq!(class_of(&commands, "m.any a").0, "Close { flush: false }");
     let commands = of("m.move", ":-2 *2 +write +movablekeys :0 :0 :0");
     assert_eq!(keys_of(&commands, "m.move a").1, Keys::Unknown);
+    let commands = of("m.some", ":-2 *2 +write +movablekeys :1 :1 :1");
+    assert_eq!(keys_of(&commands, "m.some a b"), ("A".to_owned(), Keys::Unknown));
+    assert_eq!(class_of(&commands, "m.some a b").0, "Close { flush: false }");
+    let commands = of("m.some", ":-2 *2 +readonly +movablekeys :1 :1 :1");
+    assert_eq!(keys_of(&commands, "m.some a b"), ("a".to_owned(), Keys::WritesKnown));
+    let commands = of("m.two", ":-2 *1 +write :2 :3 :1");
+    assert_eq!(keys_of(&commands, "m.two x a b y"), ("A B".to_owned(), Keys::Known));
     // The number of arguments may be anything.
     for arity in [i64::MIN, i64::MAX, 0] {
         class_of(&of("get", &format!(":{arity} *0 :1 :1 :1")), "get a");
