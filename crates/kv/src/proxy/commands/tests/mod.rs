@@ -304,7 +304,8 @@ proptest! {
         let before = told(&args);
         args.iter_mut().take(2).for_each(|arg| arg.make_ascii_uppercase());
         let after = told(&args);
-        prop_assert_eq!((before.0, before.2, before.3, before.4), (after.0, after.2, after.3, after.4));
+        prop_assert_eq!((before.0, before.2), (after.0, after.2));
+        prop_assert_eq!((before.3, before.4), (after.3, after.4));
     }
 
     #[test]
@@ -335,7 +336,8 @@ proptest! {
         let spec = Spec { begin, find, ..Spec::legacy(1, 1, 1, Access::Both) };
         let (bytes, ranges) = packed(&args);
         let request = Request::new(&bytes, &ranges);
-        Rule::Specs.keys(&[spec.clone()], false, &request, |index, _| assert!(index < args.len()));
+        let specs = std::slice::from_ref(&spec);
+        Rule::Specs.keys(specs, false, &request, |index, _| assert!(index < args.len()));
         prop_assert_eq!(Spec::read(&spec.to_string()), Some(spec));
     }
 }
