@@ -113,8 +113,8 @@ impl Spec {
                 let is_keyword =
                     |index: &usize| request.arg(*index).is_some_and(|a| is_word(a, word));
                 let mut begins = (from..request.len()).filter(is_keyword).map(|index| index + 1);
-                // Of `STORE a STORE b` Redis writes `b`, though its own specification names `a`: all
-                // are reported. Keys that go on to the end include those of later words.
+                // Of `STORE a STORE b` Redis writes `b`, though its own specification names `a`:
+                // all are reported. Keys that go on to the end include those of later words.
                 if matches!(self.find, Find::Range { last: 0, .. }) {
                     begins.all(|begin| self.find(request, begin, &mut report))
                 } else {

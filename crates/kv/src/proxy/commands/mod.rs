@@ -12,9 +12,9 @@
 //! Redis has had since 7.0, subcommands, and commands that the server does not list.
 //!
 //! Guarantees: each key that a request names and that Redis may write because of it is reported as
-//! written, or [`Keys::Unknown`] says that some may be missing. A command that neither the server
-//! nor the table knows has that class and no keys: the server may have renamed one
-//! (`rename-command`), which COMMAND shows under its old name. Nothing panics on any request.
+//! written, or [`Keys::Unknown`] says that some may be missing. So it is for a command that neither
+//! the server nor the table knows: the server may have renamed one (`rename-command`), and COMMAND
+//! lists it under its old name. Nothing panics on any request.
 //!
 //! Cost: a GET is found and classified without allocation, in a few tens of nanoseconds.
 
