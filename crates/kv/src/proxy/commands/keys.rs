@@ -28,18 +28,12 @@ pub enum Rule {
     Streams(Access),
 }
 
-/// Specifications instead of the server's, which are marked incomplete, or miss keys: of `STORE a
-/// STORE b` Redis writes `b`, and its own specifications name `a`.
+/// Specifications instead of the server's, which are marked incomplete.
 pub const SPECS: &[(&str, &[&str])] = &[
     ("sort", &["r:1:range/0/1/0", "w:STORE@2:range/0/1/0", "r:BY@2:?", "r:GET@2:?"]),
     ("sort_ro", &["r:1:range/0/1/0", "r:BY@2:?", "r:GET@2:?"]),
     ("migrate", &["rw:3:range/0/1/0", "rw:KEYS@6:range/-1/1/0"]),
-    ("georadius", GEORADIUS),
-    ("georadiusbymember", GEORADIUS),
 ];
-
-const GEORADIUS: &[&str] =
-    &["r:1:range/0/1/0", "w:STORE@5:range/0/1/0", "w:STOREDIST@5:range/0/1/0"];
 
 /// Rules of commands whose access or place of keys no specification gives.
 pub const RULES: &[(&str, Rule)] = &[
@@ -119,8 +113,8 @@ impl Spec {
                 let is_keyword =
                     |index: &usize| request.arg(*index).is_some_and(|a| is_word(a, word));
                 let mut begins = (from..request.len()).filter(is_keyword).map(|index| index + 1);
-                // Of several words with one key each, the last counts in some commands. The keys
-                // behind the first include those behind others, if they go on to the end.
+                // Of `STORE a STORE b` Redis writes `b`, though its own specification names `a`:
+                // all are reported. Keys that go on to the end include those of later words.
                 if matches!(self.find, Find::Range { last: 0, .. }) {
                     begins.all(|begin| self.find(request, begin, &mut report))
                 } else {

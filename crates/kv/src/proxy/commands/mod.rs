@@ -12,9 +12,9 @@
 //! Redis has had since 7.0, subcommands, and commands that the server does not list.
 //!
 //! Guarantees: each key that a request names and that Redis may write because of it is reported as
-//! written, or [`Keys::Unknown`] says that some may be missing. A command that neither the server
-//! nor the table knows has that class and no keys: the server may have renamed one
-//! (`rename-command`), which COMMAND shows under its old name. Nothing panics on any request.
+//! written, or [`Keys::Unknown`] says that some may be missing. So it is for a command that neither
+//! the server nor the table knows: the server may have renamed one (`rename-command`), and COMMAND
+//! lists it under its old name. Nothing panics on any request.
 //!
 //! Cost: a GET is found and classified without allocation, in a few tens of nanoseconds.
 
@@ -28,7 +28,7 @@ use class::{KINDS, Kind};
 use keys::{RULES, Rule, SPECS};
 use names::Names;
 use overbank_wire::resp::Request;
-use spec::Spec;
+use spec::{Begin, Find, Spec};
 use std::collections::BTreeMap;
 
 pub use class::{Class, GET, Hello, Null, ReplyMode};
@@ -215,15 +215,27 @@ impl Command {
     }
 
     /// Reports each key of a request of this command, by the index of its argument, and what
-    /// happens to it. A key may be reported several times.
+    /// happens to it. A key may be reported several times. Of a command that always closes the
+    /// cache ([`Class::Close`]), none is.
     #[inline]
     pub fn keys(&self, request: &Request<'_>, report: impl FnMut(usize, Access)) -> Keys {
-        if self.name.is_empty() {
+        if matches!(self.kind, Kind::Is(Class::Close { .. })) {
             return Keys::Unknown;
         }
-        let keys = self.rule.keys(&self.specs, self.is_read_only(), request, report);
-        let are_movable = self.has(flags::MOVABLE) && self.specs.is_empty();
-        if are_movable && self.rule == Rule::Specs { Keys::Unknown } else { keys }
+        let is_read_only = self.is_read_only();
+        let keys = self.rule.keys(&self.specs, is_read_only, request, report);
+        match self.has(flags::MOVABLE) && self.are_movable_unspecified() {
+            true => keys.max(if is_read_only { Keys::WritesKnown } else { Keys::Unknown }),
+            false => keys,
+        }
+    }
+
+    /// Returns whether no specification shows how keys can move: a module finds them by code.
+    fn are_movable_unspecified(&self) -> bool {
+        let is_fixed = |spec: &Spec| {
+            matches!((&spec.begin, &spec.find), (Begin::Index(_), Find::Range { .. }))
+        };
+        self.rule == Rule::Specs && self.specs.iter().all(is_fixed)
     }
 
     /// Returns whether the server takes this number of arguments, the name among them. Assumes

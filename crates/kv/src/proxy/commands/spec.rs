@@ -3,7 +3,8 @@
 //!
 //! | part | forms |
 //! |---|---|
-//! | access | `r` read, `w` written or removed, `rw` both, `-` no key at all; then `v` if the access depends on arguments, `i` if there may be keys beyond these |
+//! | access | `r` read, `w` written or removed, `rw` both, `-` no key at all |
+//! | | then `v`: the access depends on arguments; `i`: there may be keys beyond these |
 //! | begin | index `1`; `WORD@INDEX`, behind a word at that index or later; `?` |
 //! | find | `range/LAST/STEP/LIMIT`, `keynum/NUMBER/FIRST/STEP`, `?` |
 
