@@ -42,7 +42,7 @@ mod worker;
 pub use self::core::Hottest;
 use self::core::Core;
 use self::session::Rules;
-use self::settings::{Mode, ProxySettings};
+use self::settings::ProxySettings;
 use self::slots::SlotsError;
 use self::totals::{CoreTotals, ProxyTotals};
 use self::upstream::Upstream;
@@ -289,7 +289,6 @@ fn resolve(upstream: &Upstream) -> io::Result<SocketAddr> {
 impl Rules {
     fn new(settings: &ProxySettings) -> Rules {
         Rules {
-            observe: settings.mode == Mode::Observe,
             order: settings.order,
             scripts: settings.scripts,
             prefix: settings.prefix.clone(),

@@ -1,7 +1,7 @@
 //! The settings of a proxy.
 
 use super::upstream::Upstream;
-use overbank_declare::settings::{Check, Range, SettingValue};
+use overbank_declare::settings::{Check, Location, Range, SettingValue};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -84,9 +84,8 @@ overbank_declare::settings! {
 impl ProxySettings {
     /// Checks what no single setting shows.
     pub fn check(&self, check: &mut Check) {
-        let mut problem = |name: &str, what: String| {
-            let location = check.given(name).unwrap_or(Location::default());
-            check.problem(location, what);
+        let mut problem = |name: &'static str, what: String| {
+            check.problem(check.given(name).unwrap_or(Location::Missing(name)), what);
         };
         if self.staleness_max < STALENESS_LEAST {
             let what = format!("{:?}: must be at least 0.3 seconds", self.staleness_max);

@@ -124,6 +124,7 @@ impl Core {
             }
             self.publish(now);
         }
+        *locked(&self.shared.core_totals) = self.follower.totals(self.shared.now());
         self.follower.lost();
         Ok(())
     }

@@ -47,7 +47,6 @@ pub enum Change {
     /// The user, if the request names one.
     Hello(Option<Box<[u8]>>),
     Auth(Box<[u8]>),
-    Multi,
     /// The transaction with this number ends, and the WATCH with that one. What it writes, and what
     /// it closes.
     Exec((u64, u64), Option<Marks>, Option<Closing>),

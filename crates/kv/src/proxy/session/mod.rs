@@ -68,7 +68,6 @@ pub struct NoReply;
 /// What sessions have in common.
 #[derive(Debug)]
 pub struct Rules {
-    pub observe: bool,
     pub order: Order,
     pub scripts: Scripts,
     pub prefix: Option<Prefixes>,

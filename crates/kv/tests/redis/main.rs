@@ -1,0 +1,5 @@
+//! The proxy before a real Redis: what is cached is what the server has.
+#![cfg(feature = "proxy")]
+
+mod hits;
+mod servers;
