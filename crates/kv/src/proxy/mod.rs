@@ -39,8 +39,8 @@ mod users;
 mod ways;
 mod worker;
 
-pub use self::core::Hottest;
 use self::core::Core;
+pub use self::core::Hottest;
 use self::session::Rules;
 use self::settings::ProxySettings;
 use self::slots::SlotsError;
@@ -166,8 +166,9 @@ impl Running {
     pub fn start(settings: &ProxySettings) -> Result<Running, StartError> {
         let seed = unguessable()?;
         let (listeners, address) = listen(settings.listen, settings.workers)?;
-        let resolved = resolve(&settings.upstream).map_err(|source| {
-            StartError::Resolve { upstream: settings.upstream.to_string(), source }
+        let resolved = resolve(&settings.upstream).map_err(|source| StartError::Resolve {
+            upstream: settings.upstream.to_string(),
+            source,
         })?;
         let (slots, of_workers) = slots::build(slots::Config {
             workers: settings.workers,
@@ -260,8 +261,7 @@ fn listen(
 ) -> Result<(Vec<TcpListener>, SocketAddr), StartError> {
     let wrong = |source| StartError::Bind { address, source };
     let bind = |address: SocketAddr| {
-        let socket =
-            Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
         socket.set_nonblocking(true)?;

@@ -70,7 +70,9 @@ impl SettingValue for Upstream {
             _ => None,
         };
         // The text may have a password.
-        found.ok_or_else(|| format!("must be {}; databases are chosen by clients", Self::accepts(range)))
+        found.ok_or_else(|| {
+            format!("must be {}; databases are chosen by clients", Self::accepts(range))
+        })
     }
 }
 
@@ -94,7 +96,14 @@ mod tests {
 
     #[test]
     fn what_is_no_server_is_an_error_without_its_text() {
-        for text in ["", "redis://", "host:1", "http://host", "redis://:secret@host/1", "redis://host:99999"] {
+        for text in [
+            "",
+            "redis://",
+            "host:1",
+            "http://host",
+            "redis://:secret@host/1",
+            "redis://host:99999",
+        ] {
             let error = read(text).expect_err(text);
             assert!(error.starts_with("must be redis://") && !error.contains("secret"), "{error}");
         }

@@ -70,9 +70,8 @@ impl Users {
             let list = said.get(field).and_then(Value::elements).unwrap_or_default();
             list.iter().any(|flag| flag.text() == Some(word))
         };
-        let is_text = |field: &[u8], text: &[u8]| {
-            said.get(field).and_then(Value::text) == Some(text)
-        };
+        let is_text =
+            |field: &[u8], text: &[u8]| said.get(field).and_then(Value::text) == Some(text);
         // Redis 6 lists keys, 7 has patterns as one text.
         let all_keys = is_text(b"keys", b"~*") || has(b"keys", b"*");
         let all_commands = is_text(b"commands", b"+@all");
@@ -96,7 +95,8 @@ mod tests {
     use super::*;
     use overbank_wire::resp::tree;
 
-    const ALL: &[u8] = b"%3\r\n$5\r\nflags\r\n~2\r\n+on\r\n+nopass\r\n$8\r\ncommands\r\n$5\r\n+@all\r\n\
+    const ALL: &[u8] =
+        b"%3\r\n$5\r\nflags\r\n~2\r\n+on\r\n+nopass\r\n$8\r\ncommands\r\n$5\r\n+@all\r\n\
         $4\r\nkeys\r\n$2\r\n~*\r\n";
     const SOME: &[u8] = b"%3\r\n$5\r\nflags\r\n~1\r\n+on\r\n$8\r\ncommands\r\n$5\r\n+@all\r\n\
         $4\r\nkeys\r\n$4\r\n~a:*\r\n";

@@ -13,9 +13,9 @@
 //!   staleness.
 //! - No client starves another: each has [`ROUNDS`] reads of [`READ`] bytes a turn.
 
+use super::Shared;
 use super::session::{End, Session, Turn};
 use super::totals::{Closed, ProxyTotals};
-use super::Shared;
 use super::ways::Ways;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};

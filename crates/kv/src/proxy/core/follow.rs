@@ -298,7 +298,8 @@ impl Follower {
             Some(at) => forms.get_mut(at),
             None => {
                 // The first is the least used of late, or not.
-                if forms.len() >= VARIANTS_MAX && forms.first().is_some_and(|known| !known.is_filling)
+                if forms.len() >= VARIANTS_MAX
+                    && forms.first().is_some_and(|known| !known.is_filling)
                 {
                     forms.remove(0);
                 }
@@ -446,7 +447,8 @@ impl Follower {
             Some(keys) => {
                 for key in keys {
                     self.totals.pushes += 1;
-                    let hash = crate::proxy::hash_of(self.setup.seed, key.text().unwrap_or_default());
+                    let hash =
+                        crate::proxy::hash_of(self.setup.seed, key.text().unwrap_or_default());
                     if let Some(slot) = self.slots.push(hash) {
                         self.hot.written(slot);
                     }
@@ -550,7 +552,13 @@ impl Follower {
         }
     }
 
-    fn take(&mut self, now: Nanos, fill: &Fill, reply: Box<[u8]>, ttl: &[u8]) -> Result<(), Unfilled> {
+    fn take(
+        &mut self,
+        now: Nanos,
+        fill: &Fill,
+        reply: Box<[u8]>,
+        ttl: &[u8],
+    ) -> Result<(), Unfilled> {
         let slot = fill.ticket.slot();
         let ttl = resp::tree(ttl).ok().and_then(|(ttl, _)| ttl.integer());
         let age = match ttl.ok_or(Unfilled::Error)? {

@@ -227,7 +227,8 @@ impl<F: PartialEq> Hot<F> {
                 continue;
             };
             cached.hits += u64::from(core.hits(slot));
-            let missed = core.hash(slot).map_or(0, |hash| samples(&self.keepers, self.counting, hash));
+            let missed =
+                core.hash(slot).map_or(0, |hash| samples(&self.keepers, self.counting, hash));
             let heat = cached.hits + missed;
             if coldest.is_none_or(|(_, coldest)| heat < coldest) {
                 coldest = Some((slot, heat));

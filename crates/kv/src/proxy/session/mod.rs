@@ -25,17 +25,15 @@ mod change;
 mod owed;
 mod replies;
 mod requests;
-#[cfg(test)]
-mod tests;
 
 pub use change::{Change, Confirms, Effect, Marks, Topic};
 use owed::Queue;
 
+use super::Shared;
 use super::buffer::Out;
 use super::settings::{Order, Prefixes, Scripts};
 use super::slots::Mark;
 use super::totals::ProxyTotals;
-use super::Shared;
 use super::ways::Ways;
 use overbank::sketch::Counter;
 use overbank_wire::resp;
@@ -140,7 +138,12 @@ impl State {
     /// Returns whether the state is known, and one in which a hit equals the server's reply.
     fn is_plain(&self) -> bool {
         let subscribed = self.version == Version::Two && self.subscribed != [0; 3];
-        let odd = self.multi.1 || self.watch.1 || self.tracking || self.loose || self.silent || self.is_doubtful;
+        let odd = self.multi.1
+            || self.watch.1
+            || self.tracking
+            || self.loose
+            || self.silent
+            || self.is_doubtful;
         self.changing == 0 && !odd && !self.skip && !subscribed
     }
 }
@@ -219,7 +222,10 @@ impl Session {
 
     /// Returns whether all that came from the client has been answered.
     pub fn owes_nothing(&self) -> bool {
-        self.owed.replies() == 0 && self.to_server.is_empty() && !self.blocked && self.refusal.is_empty()
+        self.owed.replies() == 0
+            && self.to_server.is_empty()
+            && !self.blocked
+            && self.refusal.is_empty()
     }
 
     /// Returns whether the client waits for a command that blocks.

@@ -259,8 +259,12 @@ impl Session {
                 (state.changing, state.blocking) = (changing, blocking);
             }
             // Done by a later EXEC, or never.
-            Change::Hello(_) | Change::Auth(_) | Change::Tracking(_) | Change::Confirm(..)
-            | Change::Monitor | Change::Reset
+            Change::Hello(_)
+            | Change::Auth(_)
+            | Change::Tracking(_)
+            | Change::Confirm(..)
+            | Change::Monitor
+            | Change::Reset
                 if is_queued =>
             {
                 self.loosen(ways);

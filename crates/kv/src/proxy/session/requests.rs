@@ -7,11 +7,11 @@ use super::{
 use crate::proxy::commands::{Access, Class, Command, GET, Keys, Null, ReplyMode};
 use crate::proxy::core::Note;
 use crate::proxy::form::{Form, normalise};
+use crate::proxy::hash_of;
 use crate::proxy::settings::{Order, Scripts};
 use crate::proxy::slots::{self, Closing, Miss, Query};
 use crate::proxy::totals::Missed;
 use crate::proxy::ways::Ways;
-use crate::proxy::hash_of;
 use overbank_wire::resp::{self, Request};
 use overbank_wire::scan::{BUFFER_MIN, Scan};
 
@@ -83,9 +83,8 @@ impl Session {
                     used += len;
                 }
                 Ok(scan) => {
-                    let waits = scan == Scan::Partial
-                        && rest.len() < BUFFER_MIN
-                        && self.large.is_none();
+                    let waits =
+                        scan == Scan::Partial && rest.len() < BUFFER_MIN && self.large.is_none();
                     if waits {
                         break;
                     }
@@ -93,7 +92,9 @@ impl Session {
                     let large = self.large.get_or_insert_default();
                     large.add(requests.request(rest), part.long);
                     // All but the end of it may be known to the server before its keys are marked.
-                    self.to_server.end().extend_from_slice(rest.get(..part.len).unwrap_or_default());
+                    self.to_server
+                        .end()
+                        .extend_from_slice(rest.get(..part.len).unwrap_or_default());
                     used += part.len;
                     if part.len == 0 {
                         break;
