@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn all_bytes_go_out_once_and_in_order() {
         let (mut out, mut slow) = (Out::default(), Slow(Vec::new(), 0));
-        let mut all = Vec::new();
+        let mut all: Vec<u8> = Vec::new();
         for round in 0..100u8 {
             let bytes = vec![round; usize::from(round)];
             out.end().extend(&bytes);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Upstream, String> {
-        Upstream::read(text, &Range::NONE)
+        Upstream::read(text, &Range::None)
     }
 
     #[test]
