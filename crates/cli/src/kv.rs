@@ -1,9 +1,14 @@
-//! `overbank kv`: a server's agent, a client's requests, load, and the hot keys of a device.
+//! `overbank kv`: a server's agent, a client's requests, load, the hot keys of a device, and a
+//! proxy before Redis.
 
 mod agent;
 mod ask;
 mod hot;
+#[cfg(feature = "kv-proxy")]
+mod hot_keys;
 mod load;
+#[cfg(feature = "kv-proxy")]
+mod proxy;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -25,6 +30,8 @@ pub enum Command {
     Del(ask::Del),
     Load(load::Args),
     Hot(hot::Args),
+    #[cfg(feature = "kv-proxy")]
+    Proxy(Box<proxy::Args>),
 }
 
 /// The servers that requests go to.
@@ -82,5 +89,7 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         Command::Del(args) => done(ask::del(args)),
         Command::Load(args) => done(load::run(args)),
         Command::Hot(args) => done(hot::run(args)),
+        #[cfg(feature = "kv-proxy")]
+        Command::Proxy(args) => done(proxy::run(args)),
     }
 }
