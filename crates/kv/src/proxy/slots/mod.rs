@@ -12,8 +12,8 @@
 //!
 //! | | |
 //! |---|---|
-//! | a hit reads | the line of gate and lease, 1 or 2 of the table, 1 of the slot, those of the entry |
-//! | a hit writes | a counter and a list entry of its own thread |
+//! | a hit reads | the line of gate and lease, 2 or 4 of the table, the slot's, the entry's |
+//! | a hit writes | a counter, and a list entry of `arc_swap`, both its thread's |
 //! | a write costs | four atomic changes, two of them where other workers may be |
 //! | bounds | slots, bytes of entries, 8 replies an entry, 64 workers |
 //! | panics | none |

@@ -4,8 +4,8 @@ use super::filled::Entry;
 use super::state::Word;
 use super::sync::{AtomicU32, AtomicU64, Pointer};
 
-/// Buckets of a worker's writes in flight: one under the model checker.
-const BUCKETS: usize = if cfg!(feature = "loom") { 1 } else { 4096 };
+/// Buckets of a worker's writes in flight: two under the model checker.
+const BUCKETS: usize = if cfg!(feature = "loom") { 2 } else { 4096 };
 
 /// The state of all keys, in one line (two: they are prefetched in pairs).
 #[repr(align(128))]
