@@ -26,7 +26,7 @@ pub mod ip;
 pub mod ip4;
 pub mod key;
 mod line;
-
+pub mod memcached;
 pub mod neighbour;
 pub mod netcache;
 mod proto;

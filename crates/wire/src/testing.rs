@@ -2,6 +2,7 @@
 
 pub(crate) mod frames;
 pub(crate) mod gtpu;
+pub(crate) mod memcached;
 pub(crate) mod resp;
 
 /// Returns the Internet checksum, word by word (RFC 1071).
