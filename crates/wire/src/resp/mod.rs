@@ -19,7 +19,8 @@
 mod inline;
 mod replies;
 mod requests;
-
+#[cfg(test)]
+mod tests;
 mod value;
 mod write;
 

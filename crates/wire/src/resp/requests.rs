@@ -93,7 +93,7 @@ pub struct Requests {
     /// Where the line or argument begins that is being read.
     pos: usize,
     /// Where the search for the end of the line goes on.
-    searched: usize,
+    pub(super) searched: usize,
     /// Arguments that have not ended.
     left: u64,
     /// Index of the first argument held, and of the next one to come.
