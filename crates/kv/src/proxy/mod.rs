@@ -42,6 +42,8 @@ mod worker;
 use self::core::Core;
 pub use self::core::Hottest;
 use self::session::Rules;
+#[cfg(feature = "fuzz")]
+pub use self::session::rig::torture;
 use self::settings::ProxySettings;
 use self::slots::SlotsError;
 use self::totals::{CoreTotals, ProxyTotals};

@@ -25,6 +25,10 @@ mod change;
 mod owed;
 mod replies;
 mod requests;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod rig;
+#[cfg(test)]
+mod tests;
 
 pub use change::{Change, Confirms, Effect, Marks, Topic};
 use owed::Queue;
