@@ -42,6 +42,8 @@ mod worker;
 use self::core::Core;
 pub use self::core::Hottest;
 use self::session::Rules;
+#[cfg(feature = "fuzz")]
+pub use self::session::rig::torture;
 use self::settings::ProxySettings;
 use self::slots::SlotsError;
 use self::totals::{CoreTotals, ProxyTotals};
@@ -102,6 +104,8 @@ struct Shared {
     address: ArcSwapOption<SocketAddr>,
     commands: ArcSwap<Commands>,
     users: ArcSwap<Users>,
+    /// The server is a node of a cluster.
+    is_cluster: AtomicBool,
     /// Advanced with each change of the two.
     version: AtomicU64,
     /// By worker.
@@ -184,6 +188,7 @@ impl Running {
             address: ArcSwapOption::from_pointee(resolved),
             commands: ArcSwap::from_pointee(Commands::builtin()),
             users: ArcSwap::from_pointee(Users::new(false)),
+            is_cluster: AtomicBool::new(false),
             version: AtomicU64::new(0),
             totals: (0..settings.workers).map(|_| Mutex::default()).collect(),
             core_totals: Mutex::default(),

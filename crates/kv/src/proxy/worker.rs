@@ -22,6 +22,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use overbank::sketch::Counter;
 use slab::Slab;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,13 +48,15 @@ struct Side {
     stream: TcpStream,
     readable: bool,
     writable: bool,
+    /// The system has said that nothing more comes behind what can be read now.
+    last: bool,
     /// It sends nothing more.
     ended: bool,
 }
 
 impl Side {
     fn new(stream: TcpStream) -> Side {
-        Side { stream, readable: false, writable: false, ended: false }
+        Side { stream, readable: false, writable: false, last: false, ended: false }
     }
 
     /// Reads some bytes; 0 if there are none now, or none any more.
@@ -65,8 +68,9 @@ impl Side {
                     return Ok(0);
                 }
                 Ok(count) => {
-                    // A short read has emptied the socket; what comes later is an event.
-                    self.readable = count == bytes.len();
+                    // A short read has emptied the socket; what comes later is an event, but for
+                    // an end that has been one.
+                    self.readable = count == bytes.len() || self.last;
                     return Ok(count);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -87,7 +91,9 @@ struct Link {
     session: Session,
     /// It is in the list of those that have something to do.
     listed: bool,
-    /// When it is given up, once one side has ended.
+    /// The server knows that the client sends nothing more.
+    told: bool,
+    /// When it is given up, once one side has ended: later with each byte that moves.
     ends: Option<Instant>,
 }
 
@@ -104,6 +110,8 @@ enum Then {
 pub struct Worker {
     poll: Poll,
     listener: Option<TcpListener>,
+    /// Clients may wait to be accepted.
+    accepts: bool,
     shared: Arc<Shared>,
     ways: Ways,
     links: Slab<Box<Link>>,
@@ -135,6 +143,7 @@ impl Worker {
         let worker = Worker {
             poll,
             listener: Some(listener),
+            accepts: false,
             shared,
             ways,
             links: Slab::new(),
@@ -163,7 +172,7 @@ impl Worker {
             self.ways.refresh(&self.shared);
             for event in &events {
                 match event.token() {
-                    LISTENER => self.accept(),
+                    LISTENER => self.accepts = true,
                     WAKE => {}
                     Token(token) => {
                         let Some(at) = token.checked_sub(FIRST) else { continue };
@@ -173,7 +182,8 @@ impl Worker {
                             _ => Some(&mut link.server),
                         };
                         let Some(side) = side else { continue };
-                        side.readable |= event.is_readable() || event.is_read_closed();
+                        side.last |= event.is_read_closed() || event.is_error();
+                        side.readable |= event.is_readable() || side.last;
                         side.writable |= event.is_writable() || event.is_write_closed();
                         if !link.listed {
                             link.listed = true;
@@ -181,6 +191,9 @@ impl Worker {
                         }
                     }
                 }
+            }
+            if self.accepts {
+                self.accept();
             }
             for at in std::mem::take(&mut self.busy) {
                 self.drive(at);
@@ -214,8 +227,11 @@ impl Worker {
             match listener.accept() {
                 Ok((stream, _)) => self.open(stream),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // A client that has left, or no descriptor: the next event tries again.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.accepts = false;
+                    return;
+                }
+                // A client that has left, or no descriptor: the next turn tries again.
                 Err(_) => {
                     self.totals.not_accepted += 1;
                     return;
@@ -255,6 +271,7 @@ impl Worker {
             server: Side::new(server),
             session: Session::new(),
             listed: false,
+            told: false,
             ends: None,
         }));
     }
@@ -263,6 +280,8 @@ impl Worker {
     fn drive(&mut self, at: usize) {
         let Some(link) = self.links.get_mut(at) else { return };
         link.listed = false;
+        // What users may is looked at no later than what they ask.
+        self.ways.refresh(&self.shared);
         let mut turn = Turn {
             ways: &mut self.ways,
             shared: &self.shared,
@@ -329,6 +348,7 @@ impl Link {
                     Err(_) => (self.server.ended, self.server.readable) = (true, false),
                 }
             }
+            turn.now = turn.shared.now();
             moved |= self.session.resume(turn);
             if let Some(client) = self.client.as_mut()
                 && client.readable
@@ -339,6 +359,8 @@ impl Link {
                     Ok(count) => {
                         moved = true;
                         turn.totals.bytes_from_clients += count as u64;
+                        // What has expired before it was asked for is not served.
+                        turn.now = turn.shared.now();
                         self.session.client(&scratch[..count], turn);
                     }
                     Err(_) => self.client = None,
@@ -347,6 +369,9 @@ impl Link {
             match self.write(turn) {
                 Ok(written) => moved |= written,
                 Err(why) => return Then::Ends(why),
+            }
+            if moved {
+                self.ends = None;
             }
             if let Some(then) = self.over() {
                 return then;
@@ -405,10 +430,15 @@ impl Link {
                 return Some(Then::Ends(Closed::ClientProtocol));
             }
         } else if self.client.as_ref().is_none_or(|client| client.ended) {
-            // Redis forgets a client that waits once it leaves, and so do we.
-            let over = self.session.owes_nothing() && !unsent || self.session.blocks();
-            if over {
+            if self.session.owes_nothing() && !unsent && !self.session.blocks() {
                 return Some(Then::Ends(Closed::ByClient));
+            }
+            // Redis forgets a client that waits once it leaves. Until then it may be answered.
+            if self.session.blocks() && !self.told {
+                self.told = true;
+                if self.server.stream.shutdown(Shutdown::Write).is_err() {
+                    return Some(Then::Ends(Closed::ByClient));
+                }
             }
         } else {
             return None;

@@ -4,7 +4,7 @@
 //! ```text
 //!   HELLO 3 · CLIENT TRACKING ON · COMMAND · ACL …      once, then
 //!   PING                      every 100 ms: its answer proves that all pushes before have come
-//!   [SELECT] request · PTTL   a fill: the reply is taken if nothing changed meanwhile
+//!   [SELECT] PTTL · request   a fill: the reply is taken if nothing changed meanwhile
 //!   ◀─ push: invalidate
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! - The lease lasts from the *sending* of the last answered PING: what was written before that has
 //!   been pushed before its answer.
 //! - A value's deadline is reckoned from the sending of its fill: it is never served past its
-//!   expiry at the server.
+//!   expiry at the server. PTTL comes first: a value that expires between the two is read as absent.
 //! - A lost connection, a flush, another role: everything is dropped at once.
 //! - Bounded: [`FILLS_MAX`] fills at a time, replies by the longest cached one.
 
@@ -76,8 +76,9 @@ enum Asked {
     Policy,
     Role,
     Beat(Nanos),
-    Value,
-    Ttl(Box<Fill>),
+    Hello,
+    Ttl,
+    Value(Box<Fill>),
     Reopen(Vec<Closing>),
 }
 
@@ -113,8 +114,8 @@ pub struct Follower {
     input: Vec<u8>,
     is_long: bool,
     asked: VecDeque<Asked>,
-    /// The reply of a fill's read, until that of its PTTL.
-    value: Option<Result<Box<[u8]>, Unfilled>>,
+    /// The reply of a fill's PTTL, until that of its read.
+    ttl: Option<i64>,
     fills: usize,
     db: u32,
     forms: HashMap<SlotId, Vec<Known>>,
@@ -125,8 +126,12 @@ pub struct Follower {
     is_new: bool,
     role: Option<Vec<u8>>,
     touches: bool,
-    /// Closings whose commands have been answered, while nobody could be asked.
+    /// The server is a node of a cluster.
+    is_cluster: bool,
+    /// Closings whose commands have been answered, while nobody could be asked; and those that end
+    /// once workers know what they have changed.
     closings: Vec<Closing>,
+    ending: Vec<Closing>,
     next_beat: Nanos,
     next_look: Nanos,
     next_commands: Nanos,
@@ -149,7 +154,7 @@ impl Follower {
             input: Vec::new(),
             is_long: false,
             asked: VecDeque::new(),
-            value: None,
+            ttl: None,
             fills: 0,
             db: 0,
             forms: HashMap::new(),
@@ -159,7 +164,9 @@ impl Follower {
             is_new: true,
             role: None,
             touches: false,
+            is_cluster: false,
             closings: Vec::new(),
+            ending: Vec::new(),
             next_beat: 0,
             next_look: 0,
             next_commands: 0,
@@ -174,6 +181,16 @@ impl Follower {
     pub fn news(&mut self) -> Option<(Arc<Commands>, Users)> {
         let is_new = std::mem::take(&mut self.is_new) || self.users.take_news();
         is_new.then(|| (self.commands.clone(), self.users.clone()))
+    }
+
+    /// Returns whether the server is a node of a cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.is_cluster
+    }
+
+    /// Workers know the last news: hits are served again.
+    pub fn published(&mut self) {
+        self.ending.drain(..).for_each(|closing| self.slots.reopen(closing));
     }
 
     /// Returns what was counted, and how things are now.
@@ -216,23 +233,23 @@ impl Follower {
             Some(password) => {
                 let words: [&[u8]; 5] =
                     [b"HELLO", b"3", b"AUTH", user.as_bytes(), password.as_bytes()];
-                self.ask(Asked::Setup("HELLO 3"), &words);
+                self.ask(Asked::Hello, &words);
             }
-            None => self.ask(Asked::Setup("HELLO 3"), &[b"HELLO", b"3"]),
+            None => self.ask(Asked::Hello, &[b"HELLO", b"3"]),
         }
         self.ask(Asked::Any, &[b"CLIENT", b"SETNAME", b"overbank-kv-proxy"]);
         self.ask(Asked::Setup("CLIENT TRACKING ON"), &[b"CLIENT", b"TRACKING", b"ON"]);
         self.ask(Asked::Policy, &[b"CONFIG", b"GET", b"maxmemory-policy"]);
         self.ask(Asked::Whoami, &[b"ACL", b"WHOAMI"]);
-        self.look(now);
+        self.look();
+        self.next_look = now + LOOK;
         self.next_commands = now + LOOK_COMMANDS;
         self.ask(Asked::Commands, &[b"COMMAND"]);
         self.beat(now);
     }
 
     /// Asks what users may, and for the role.
-    fn look(&mut self, now: Nanos) {
-        self.next_look = now + LOOK;
+    fn look(&mut self) {
         self.ask(Asked::Role, &[b"ROLE"]);
         for name in self.users.names() {
             self.ask(Asked::User(name.clone()), &[b"ACL", b"GETUSER", &name]);
@@ -253,7 +270,7 @@ impl Follower {
         self.replies = Replies::new();
         self.input = Vec::new();
         self.is_long = false;
-        self.value = None;
+        self.ttl = None;
         self.fills = 0;
         for asked in std::mem::take(&mut self.asked) {
             if let Asked::Reopen(closings) = asked {
@@ -323,10 +340,10 @@ impl Follower {
             let db = form.db.to_string();
             self.ask(Asked::Any, &[b"SELECT", db.as_bytes()]);
         }
-        self.out.end().extend_from_slice(&form.request);
-        self.asked.push_back(Asked::Value);
         let key = self.slots.key(slot).unwrap_or_default().to_vec();
-        self.ask(Asked::Ttl(Box::new(Fill { ticket, form, sent: now })), &[b"PTTL", &key]);
+        self.ask(Asked::Ttl, &[b"PTTL", &key]);
+        self.out.end().extend_from_slice(&form.request);
+        self.asked.push_back(Asked::Value(Box::new(Fill { ticket, form, sent: now })));
     }
 
     /// Does what is due.
@@ -341,13 +358,16 @@ impl Follower {
         if self.is_ready {
             if !self.closings.is_empty() {
                 let closings = std::mem::take(&mut self.closings);
+                // They may have changed users, too.
+                self.look();
                 self.ask(Asked::Reopen(closings), &[b"PING"]);
             }
             if now >= self.next_beat {
                 self.beat(now);
             }
             if now >= self.next_look {
-                self.look(now);
+                self.next_look = now + LOOK;
+                self.look();
                 self.touch();
             }
             if now >= self.next_commands {
@@ -412,7 +432,7 @@ impl Follower {
             rest = behind;
             let is_push = self.replies.is_push();
             let max = match self.asked.front() {
-                Some(Asked::Value) if !is_push => self.setup.value_max,
+                Some(Asked::Value(_)) if !is_push => self.setup.value_max,
                 _ => REPLY_MAX,
             };
             if self.input.len() + of_reply.len() > max {
@@ -462,9 +482,12 @@ impl Follower {
         let Some(asked) = self.asked.pop_front() else { return Err(ReplyError::Place.into()) };
         let is_error = matches!(reply.first(), Some(b'-' | b'!'));
         match asked {
-            Asked::Setup(what) if is_error || is_long => {
-                let text = String::from_utf8_lossy(reply);
-                return Err(Lost::Refused(what, text.trim().trim_start_matches('-').to_owned()));
+            Asked::Setup(what) if is_error || is_long => return Err(refused(what, reply)),
+            Asked::Hello if is_error || is_long => return Err(refused("HELLO 3", reply)),
+            Asked::Hello => {
+                let (hello, _) = resp::tree(reply)?;
+                let mode = hello.get(b"mode").and_then(Value::text);
+                self.is_cluster = mode == Some(b"cluster");
             }
             Asked::Setup(_) | Asked::Any => {}
             Asked::Policy => {
@@ -499,17 +522,18 @@ impl Follower {
                 self.lease_from = self.lease_from.max(sent);
                 self.slots.set_lease(sent + self.setup.staleness_max);
             }
-            Asked::Value => {
-                self.value = Some(match (is_long, is_error) {
+            Asked::Ttl => self.ttl = resp::tree(reply).ok().and_then(|(ttl, _)| ttl.integer()),
+            Asked::Value(fill) => {
+                let value = match (is_long, is_error) {
                     (true, _) => Err(Unfilled::Long),
                     (_, true) => Err(Unfilled::Error),
                     _ => Ok(reply.into()),
-                });
+                };
+                self.filled(now, &fill, value);
             }
-            Asked::Ttl(fill) => self.filled(now, *fill, reply),
             Asked::Reopen(closings) => {
                 self.drop_all(Dropped::Command);
-                closings.into_iter().for_each(|closing| self.slots.reopen(closing));
+                self.ending.extend(closings);
             }
         }
         Ok(())
@@ -533,11 +557,11 @@ impl Follower {
     }
 
     /// Both replies of a fill have come.
-    fn filled(&mut self, now: Nanos, fill: Fill, ttl: &[u8]) {
+    fn filled(&mut self, now: Nanos, fill: &Fill, value: Result<Box<[u8]>, Unfilled>) {
         self.fills = self.fills.saturating_sub(1);
         let slot = fill.ticket.slot();
-        let result = self.value.take().unwrap_or(Err(Unfilled::Error));
-        let result = result.and_then(|reply| self.take(now, &fill, reply, ttl));
+        let ttl = self.ttl.take().ok_or(Unfilled::Error);
+        let result = value.and_then(|reply| self.take(now, fill, reply, ttl?));
         let known = self.forms.get_mut(&slot);
         let known = known.and_then(|forms| forms.iter_mut().find(|known| known.form == fill.form));
         if let Some(known) = known {
@@ -557,14 +581,18 @@ impl Follower {
         now: Nanos,
         fill: &Fill,
         reply: Box<[u8]>,
-        ttl: &[u8],
+        ttl: i64,
     ) -> Result<(), Unfilled> {
         let slot = fill.ticket.slot();
-        let ttl = resp::tree(ttl).ok().and_then(|(ttl, _)| ttl.integer());
-        let age = match ttl.ok_or(Unfilled::Error)? {
+        // A cluster does not say that an absent key's slot has moved.
+        let age_max = match self.is_cluster {
+            true => self.setup.max_age.min(self.setup.staleness_max),
+            false => self.setup.max_age,
+        };
+        let age = match ttl {
             // Without a value, or without expiry.
-            -2 | -1 => self.setup.max_age,
-            ms => u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000).min(self.setup.max_age),
+            -2 | -1 => age_max,
+            ms => u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000).min(age_max),
         };
         let mut expires_at = fill.sent.saturating_add(age);
         if expires_at <= now {
@@ -606,4 +634,9 @@ impl Follower {
             self.forms.remove(&coldest);
         }
     }
+}
+
+fn refused(what: &'static str, reply: &[u8]) -> Lost {
+    let text = String::from_utf8_lossy(reply);
+    Lost::Refused(what, text.trim().trim_start_matches('-').to_owned())
 }

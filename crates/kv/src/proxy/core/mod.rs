@@ -226,12 +226,14 @@ impl Core {
     }
 
     fn publish(&mut self, now: Nanos) {
+        self.shared.is_cluster.store(self.follower.is_cluster(), Ordering::Relaxed);
         if let Some((commands, users)) = self.follower.news() {
             self.shared.commands.store(commands);
             self.shared.users.store(Arc::new(users));
             // Pairs with `Ways::refresh`.
             self.shared.version.fetch_add(1, Ordering::Release);
         }
+        self.follower.published();
         if let Some(hottest) = self.follower.take_hottest() {
             *locked(&self.shared.hottest) = hottest;
         }

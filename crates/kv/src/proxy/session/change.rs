@@ -54,13 +54,14 @@ pub enum Change {
     Unwatch(u64),
     /// The server follows the client's reads, or does not any more.
     Tracking(bool),
-    /// Replies come again; what was written while none came.
-    Replies(Vec<Mark>),
+    /// Replies come again; what was written and closed while none came.
+    Replies(Vec<Mark>, Option<Closing>),
     Confirm(Topic, Confirms),
     Monitor,
     /// What comes next is no reply.
     Loose,
-    Reset,
+    /// The numbers of the MULTI and the WATCH that it ends.
+    Reset((u64, u64)),
     /// A command that blocks.
     Blocks(Option<Marks>),
 }

@@ -25,6 +25,10 @@ mod change;
 mod owed;
 mod replies;
 mod requests;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod rig;
+#[cfg(test)]
+mod tests;
 
 pub use change::{Change, Confirms, Effect, Marks, Topic};
 use owed::Queue;
@@ -109,8 +113,13 @@ struct State {
     tracking: bool,
     /// Channels, patterns and shard channels that are subscribed to.
     subscribed: [u64; 3],
-    /// Replies are not counted any more.
+    /// Replies to what comes from now on are not counted, and those that come now.
     loose: bool,
+    raw: bool,
+    /// QUIT is on its way: the server answers nothing behind it.
+    quits: bool,
+    /// ASKING is for the next command.
+    asking: bool,
     /// CLIENT REPLY OFF, and SKIP for the next command.
     silent: bool,
     skip: bool,
@@ -130,6 +139,9 @@ impl State {
             tracking: false,
             subscribed: [0; 3],
             loose: false,
+            raw: false,
+            quits: false,
+            asking: false,
             silent: false,
             skip: false,
         }
@@ -143,6 +155,8 @@ impl State {
             || self.tracking
             || self.loose
             || self.silent
+            || self.quits
+            || self.asking
             || self.is_doubtful;
         self.changing == 0 && !odd && !self.skip && !subscribed
     }
@@ -228,9 +242,11 @@ impl Session {
             && self.refusal.is_empty()
     }
 
-    /// Returns whether the client waits for a command that blocks.
+    /// Returns whether the client waits for what may never come, and the server has all of its
+    /// bytes.
     pub fn blocks(&self) -> bool {
-        self.state.blocking > 0 || self.state.loose
+        let waits = self.state.blocking > 0 || self.state.raw;
+        waits && self.to_server.is_empty() && !self.blocked
     }
 
     /// The connection is over. What has not been answered may still be done by the server: its keys

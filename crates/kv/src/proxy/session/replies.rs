@@ -48,6 +48,12 @@ impl Seen {
         matches!(self.head().first(), Some(b'-' | b'!'))
     }
 
+    /// Returns whether it says that EXEC or DISCARD had no transaction to end.
+    fn is_without_multi(&self) -> bool {
+        let head = self.head();
+        head.starts_with(b"-ERR") && head.ends_with(b" without MULTI\r\n")
+    }
+
     fn is_queued(&self) -> bool {
         self.head() == b"+QUEUED\r\n"
     }
@@ -66,8 +72,9 @@ impl Seen {
     /// Returns the number at the end.
     fn number(&self) -> Option<u64> {
         let line = self.tail[..self.tails].strip_suffix(b"\r\n")?;
-        let at = line.iter().rposition(|byte| *byte == b':')?;
-        std::str::from_utf8(line.get(at + 1..)?).ok()?.parse().ok()
+        let at = line.iter().rposition(|byte| *byte == b'\n')?;
+        let number = line.get(at + 1..)?.strip_prefix(b":")?;
+        std::str::from_utf8(number).ok()?.parse().ok()
     }
 }
 
@@ -94,7 +101,7 @@ impl Effect {
             Effect::Change(change) => match *change {
                 Change::Exec(_, marks, closing) => (marks, closing),
                 Change::Blocks(marks) => (marks, None),
-                Change::Replies(marks) => (Some(Marks::Many(marks.into())), None),
+                Change::Replies(marks, closing) => (Some(Marks::Many(marks.into())), closing),
                 _ => (None, None),
             },
         }
@@ -109,11 +116,7 @@ impl Session {
     pub fn server(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Result<(), NoReply> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            if matches!(self.owed.front(), Some(Effect::Change(change)) if matches!(**change, Change::Loose))
-            {
-                self.loosen(turn.ways);
-            }
-            if self.state.loose {
+            if self.state.raw {
                 self.to_client.end().extend_from_slice(rest);
                 return Ok(());
             }
@@ -133,12 +136,14 @@ impl Session {
     /// A reply has come to its end.
     fn reply(&mut self, is_push: bool, turn: &mut Turn<'_>) {
         if self.confirms(is_push) {
-            self.answered();
+            self.answered(turn.ways);
             return;
         }
         let subscribed = self.state.subscribed != [0; 3];
         let is_message = |seen: &Seen| seen.word().is_some_and(|word| MESSAGES.contains(&word));
         if is_push || subscribed && self.state.version == Version::Two && is_message(&self.seen) {
+            // What waited for the end of a push.
+            self.write_refusal();
             return;
         }
         match self.owed.take() {
@@ -147,12 +152,16 @@ impl Session {
             // Replies that nothing has asked for cannot be counted.
             Front::Nothing => self.loosen(turn.ways),
         }
-        self.answered();
+        self.answered(turn.ways);
     }
 
     /// What follows once a reply has been taken.
-    fn answered(&mut self) {
+    fn answered(&mut self, ways: &mut Ways) {
         self.owed.release(self.to_client.end());
+        let front = self.owed.front();
+        if matches!(front, Some(Effect::Change(change)) if matches!(**change, Change::Loose)) {
+            self.loosen(ways);
+        }
         if self.owed.replies() == 0 {
             self.under_way = 0;
             self.write_refusal();
@@ -175,15 +184,15 @@ impl Session {
         };
         let word = seen.word();
         let found = CONFIRMATIONS.iter().find(|(name, _)| word == Some(*name));
-        let (Some(&(name, topic)), Some(count)) = (found, seen.number()) else { return false };
-        let Some((of, left)) = expected.filter(|(of, _)| *of == topic) else {
+        let (Some(&(_, topic)), Some(count)) = (found, seen.number()) else { return false };
+        let Some((_, left)) = expected.filter(|(of, _)| *of == topic) else {
             // A shard that moves ends subscriptions by itself.
-            if is_push || self.state.subscribed != [0; 3] {
+            let subscribed = self.state.version == Version::Two && self.state.subscribed != [0; 3];
+            if is_push || subscribed {
                 self.state.confirmed(topic, count);
             }
-            return is_push;
+            return is_push || subscribed;
         };
-        debug_assert_eq!(of, topic);
         // How many there are of the kind is known once all before has been confirmed.
         if *left == Confirms::All {
             let all = self.state.subscribed[topic as usize].max(1);
@@ -193,7 +202,6 @@ impl Session {
         *count_left = count_left.saturating_sub(1);
         let is_over = *count_left == 0;
         self.state.confirmed(topic, count);
-        let _ = name;
         if is_over {
             self.owed.take();
             self.state.changing = self.state.changing.saturating_sub(1);
@@ -227,7 +235,9 @@ impl Session {
                     Some(b'%') => Version::Three,
                     _ => Version::Two,
                 };
-                state.user = user.map(Arc::from).or(state.user.take());
+                if let Some(user) = user {
+                    (state.user, state.is_doubtful) = (Some(Arc::from(user)), false);
+                }
             }
             // Redis applies options one by one: the user may be another one in spite of the error.
             Change::Hello(Some(_)) if is_error => state.is_doubtful = true,
@@ -235,28 +245,41 @@ impl Session {
                 (state.user, state.is_doubtful) = (Some(Arc::from(user)), false);
             }
             Change::Exec(number, marks, closing) => {
-                let aborted = self.seen.head().starts_with(b"-EXECABORT");
-                if is_done || aborted {
-                    state.end_transaction(number);
-                }
+                // Whatever is wrong with EXEC ends the transaction; without one, WATCH goes on.
+                state.end_transaction(number, !self.seen.is_without_multi());
                 marks.into_iter().for_each(|marks| ways.end(marks));
                 closing.into_iter().for_each(|closing| ways.reopen(closing));
             }
-            Change::Discard(number) if is_done => state.end_transaction(number),
+            Change::Discard(number) if is_done => state.end_transaction(number, true),
+            Change::Discard(number) if self.seen.is_without_multi() => {
+                state.end_transaction(number, false);
+            }
             Change::Unwatch(number) if is_done && state.watch.0 == number => state.watch.1 = false,
             Change::Tracking(on) if is_done => state.tracking = on,
             Change::Blocks(marks) => {
                 state.blocking = state.blocking.saturating_sub(1);
                 marks.into_iter().for_each(|marks| ways.end(marks));
             }
-            Change::Replies(marks) => ways.end(Marks::Many(marks.into())),
+            Change::Replies(marks, closing) => {
+                ways.end(Marks::Many(marks.into()));
+                closing.into_iter().for_each(|closing| ways.reopen(closing));
+            }
             Change::Monitor if is_done => self.loosen(ways),
-            Change::Reset if is_done => {
-                let (multi, watch, changing) = (state.multi.0, state.watch.0, state.changing);
-                let blocking = state.blocking;
-                *state = State::new();
-                (state.multi.0, state.watch.0) = (multi, watch);
-                (state.changing, state.blocking) = (changing, blocking);
+            Change::Reset(numbers) if is_done => {
+                state.end_transaction(numbers, true);
+                // What has been sent behind it stands.
+                *state = State {
+                    changing: state.changing,
+                    blocking: state.blocking,
+                    multi: state.multi,
+                    watch: state.watch,
+                    loose: state.loose,
+                    quits: state.quits,
+                    asking: state.asking,
+                    silent: state.silent,
+                    skip: state.skip,
+                    ..State::new()
+                };
             }
             // Done by a later EXEC, or never.
             Change::Hello(_)
@@ -264,7 +287,7 @@ impl Session {
             | Change::Tracking(_)
             | Change::Confirm(..)
             | Change::Monitor
-            | Change::Reset
+            | Change::Reset(_)
                 if is_queued =>
             {
                 self.loosen(ways);
@@ -273,12 +296,22 @@ impl Session {
         }
     }
 
-    /// Replies are not counted from here on: what is written stays marked.
-    pub(super) fn loosen(&mut self, ways: &mut Ways) {
+    /// Replies to what comes from here on are not counted: what is written stays marked.
+    pub(super) fn loosen_behind(&mut self, ways: &mut Ways) {
         if self.state.loose {
             return;
         }
-        self.state.loose = true;
+        if self.owed.replies() == 0 {
+            self.loosen(ways);
+            return;
+        }
+        (self.state.loose, self.under_way) = (true, u64::MAX);
+        self.owed.effect(Effect::Change(Box::new(Change::Loose)));
+    }
+
+    /// Replies are not counted from here on, those to earlier requests neither.
+    fn loosen(&mut self, ways: &mut Ways) {
+        (self.state.loose, self.state.raw) = (true, true);
         let effects: Vec<Effect> = self.owed.abandon().collect();
         for effect in effects {
             let (marks, closing) = effect.into_parts();
@@ -290,10 +323,10 @@ impl Session {
 }
 
 impl State {
-    /// A transaction ends, unless another one has begun since.
-    fn end_transaction(&mut self, (multi, watch): (u64, u64)) {
+    /// A transaction ends, and what is watched, unless another one has begun since.
+    fn end_transaction(&mut self, (multi, watch): (u64, u64), unwatches: bool) {
         self.multi.1 &= self.multi.0 != multi;
-        self.watch.1 &= self.watch.0 != watch;
+        self.watch.1 &= self.watch.0 != watch || !unwatches;
     }
 
     /// The server has confirmed that so many channels and patterns, or shard channels, are left.

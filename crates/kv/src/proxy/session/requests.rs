@@ -2,7 +2,7 @@
 
 use super::{
     Change, Confirms, Effect, End, Large, Marks, OUT_MAX, OWED_MAX, QUEUED_MAX, SILENT_MAX,
-    SKELETON_ARGS, SKELETON_MAX, Session, Topic, Turn, Version,
+    SKELETON_ARGS, SKELETON_MAX, Session, State, Topic, Turn, Version,
 };
 use crate::proxy::commands::{Access, Class, Command, GET, Keys, Null, ReplyMode};
 use crate::proxy::core::Note;
@@ -14,6 +14,7 @@ use crate::proxy::totals::Missed;
 use crate::proxy::ways::Ways;
 use overbank_wire::resp::{self, Request};
 use overbank_wire::scan::{BUFFER_MIN, Scan};
+use std::sync::atomic::Ordering;
 
 impl Session {
     /// Takes bytes of the client.
@@ -101,9 +102,13 @@ impl Session {
                     }
                 }
                 Err(error) => {
+                    turn.totals.commands += 1;
                     turn.totals.refused += 1;
                     self.end = Some(End::Refused);
-                    error.reply(&mut self.refusal);
+                    // Where replies do not come, this one does not.
+                    if !self.state.loose && !self.state.silent {
+                        error.reply(&mut self.refusal);
+                    }
                     self.write_refusal();
                 }
             }
@@ -114,7 +119,8 @@ impl Session {
 
     /// Writes the error once all before it is answered.
     pub(super) fn write_refusal(&mut self) {
-        if self.owed.replies() == 0 && !self.refusal.is_empty() {
+        // Not in the middle of a push.
+        if self.owed.replies() == 0 && self.replies.is_idle() && !self.refusal.is_empty() {
             self.to_client.end().append(&mut self.refusal);
         }
     }
@@ -122,18 +128,32 @@ impl Session {
     /// A long request, of which all but `raw` has been passed on.
     fn large_request(&mut self, large: &Large, raw: &[u8], turn: &mut Turn<'_>) {
         turn.totals.commands += 1;
+        let request = Request::new(&large.bytes, &large.args);
+        let commands = turn.ways.commands.clone();
+        let command = commands.find(&request);
+        let class = command.class(&request);
         if large.overflown {
-            // Its keys are not known.
+            // Its keys are not known, nor how many replies come of a subscription.
             self.under_way = u64::MAX;
             self.queued_closes |= self.state.multi.1;
             let closing = self.close(turn);
             self.send(raw, Effect::Closed(closing), turn);
+            let is_counted = matches!(
+                class,
+                Class::Cacheable(_)
+                    | Class::Read
+                    | Class::Write { .. }
+                    | Class::Script { .. }
+                    | Class::Blocking
+                    | Class::Close { .. }
+                    | Class::Other
+            );
+            if !is_counted {
+                self.loosen_behind(turn.ways);
+            }
             return;
         }
-        let request = Request::new(&large.bytes, &large.args);
-        let commands = turn.ways.commands.clone();
-        let command = commands.find(&request);
-        self.pass((command, command.class(&request)), request, raw, turn);
+        self.pass((command, class), request, raw, turn);
     }
 
     fn request(&mut self, request: Request<'_>, raw: &[u8], turn: &mut Turn<'_>) {
@@ -150,6 +170,7 @@ impl Session {
         {
             return;
         }
+        self.state.asking = class == Class::Other && command.name() == "asking";
         self.pass((command, class), request, raw, turn);
     }
 
@@ -182,6 +203,10 @@ impl Session {
         }
         if !self.state.is_plain() || self.state.db.is_none() {
             return Some(Missed::Connection);
+        }
+        // A push of which a part has gone to the client.
+        if self.owed.replies() == 0 && !self.replies.is_idle() {
+            return Some(Missed::Order);
         }
         if turn.shared.rules.order == Order::Connection && self.owed.replies() > 0 {
             return Some(Missed::Order);
@@ -230,6 +255,10 @@ impl Session {
         };
         let keys = 1..if is_mget { request.len() } else { 2 };
         if is_mget {
+            // A cluster refuses keys of different slots.
+            if keys.len() > 1 && shared.is_cluster.load(Ordering::Relaxed) {
+                return Err(Missed::Form);
+            }
             resp::array(keys.len(), reply);
         }
         let mut result = Ok(());
@@ -245,7 +274,12 @@ impl Session {
             let found = ways.slots.hit(&query, *now, |variant| {
                 reply.extend_from_slice(if three { &variant.resp3 } else { &variant.resp2 });
             });
-            let Err(miss) = found else { continue };
+            let Err(miss) = found else {
+                if is_mget && reply.len() > OUT_MAX {
+                    return Err(Missed::Room);
+                }
+                continue;
+            };
             result = Err(missed(miss));
             let is_hot = counter.count_batch(&[hash]) != 0;
             let (wants, at_once) = match miss {
@@ -352,8 +386,7 @@ impl Session {
                 let closing = closes.then(|| self.close(turn));
                 let marks = mark(&queued, &mut turn.ways.slots);
                 let ends = self.ends();
-                self.state.changing += 1;
-                self.send(raw, Effect::Change(Box::new(Change::Exec(ends, marks, closing))), turn);
+                self.send_change(raw, Change::Exec(ends, marks, closing), turn);
                 return;
             }
             Class::Discard if alone => Some(Change::Discard(self.ends())),
@@ -362,32 +395,34 @@ impl Session {
                 None
             }
             Class::Unwatch => Some(Change::Unwatch(self.state.watch.0)),
-            Class::ClientTracking(on) => {
-                self.state.tracking = true;
-                Some(Change::Tracking(on))
+            Class::ClientTracking(on) => Some(Change::Tracking(on)),
+            Class::Reset => Some(Change::Reset(self.ends())),
+            Class::Quit => {
+                self.state.quits = true;
+                None
             }
-            Class::Reset => Some(Change::Reset),
             Class::Monitor => Some(Change::Monitor),
             Class::Subscribe => confirms_of(request, false),
             Class::Unsubscribe => confirms_of(request, true),
             Class::Blocking => {
-                self.state.blocking += 1;
-                let effect = Effect::Change(Box::new(Change::Blocks(marks)));
-                debug_assert!(closing.is_none());
-                self.state.changing += 1;
-                self.send(raw, effect, turn);
+                self.state.blocking = self.state.blocking.saturating_add(1);
+                // None closes: their keys are known.
+                self.silence(None, closing, turn.ways);
+                self.send_change(raw, Change::Blocks(marks), turn);
                 return;
             }
             Class::ClientReply(mode) => return self.reply_mode(mode, raw, turn),
-            Class::Sync => Some(Change::Loose),
+            Class::Sync => {
+                self.loosen_behind(turn.ways);
+                None
+            }
             _ => None,
         };
         match (change, marks, closing) {
             (Some(change), marks, closing) => {
                 // None of them has keys.
                 self.silence(marks, closing, turn.ways);
-                self.state.changing += 1;
-                self.send(raw, Effect::Change(Box::new(change)), turn);
+                self.send_change(raw, change, turn);
             }
             (None, Some(marks), None) => self.send(raw, Effect::Written(marks), turn),
             (None, None, Some(closing)) => self.send(raw, Effect::Closed(closing), turn),
@@ -406,19 +441,39 @@ impl Session {
     fn reply_mode(&mut self, mode: ReplyMode, raw: &[u8], turn: &mut Turn<'_>) {
         turn.totals.forwarded += 1;
         self.to_server.end().extend_from_slice(raw);
+        if self.state.loose {
+            return;
+        }
+        let is_odd = self.state.multi.1 || self.state.skip;
         match mode {
             // What is queued in a transaction is not known to be done.
-            _ if self.state.multi.1 || self.state.skip => self.loosen(turn.ways),
+            _ if is_odd => self.loosen_behind(turn.ways),
             ReplyMode::On => {
                 self.state.silent = false;
                 let marks = std::mem::take(&mut self.silent_marks);
-                self.state.changing += 1;
-                self.owed.effect(Effect::Change(Box::new(Change::Replies(marks))));
+                let change = Change::Replies(marks, self.silent_closing.take());
+                self.state.changing = self.state.changing.saturating_add(1);
+                self.owed.effect(Effect::Change(Box::new(change)));
             }
+            // An error instead would be a reply.
+            _ if self.may_refuse_modes(turn) => self.loosen_behind(turn.ways),
             ReplyMode::Off => self.state.silent = true,
             ReplyMode::Skip if !self.state.silent => self.state.skip = true,
             ReplyMode::Skip => {}
         }
+    }
+
+    /// Returns whether the server may answer CLIENT REPLY OFF or SKIP with an error: not to a user
+    /// who may do everything, unless subscriptions or another user are on their way.
+    fn may_refuse_modes(&self, turn: &mut Turn<'_>) -> bool {
+        let State { changing, is_doubtful, version, subscribed, user, .. } = &self.state;
+        let subscribes = *version == Version::Two && *subscribed != [0; 3];
+        *changing > 0 || *is_doubtful || subscribes || !turn.ways.may_read(user.as_deref())
+    }
+
+    fn send_change(&mut self, raw: &[u8], change: Change, turn: &mut Turn<'_>) {
+        self.state.changing = self.state.changing.saturating_add(1);
+        self.send(raw, Effect::Change(Box::new(change)), turn);
     }
 
     fn send_plain(&mut self, raw: &[u8], turn: &mut Turn<'_>) {
@@ -446,7 +501,7 @@ impl Session {
         let (marks, closing) = effect.into_parts();
         self.silence(marks, closing, turn.ways);
         if changes {
-            self.loosen(turn.ways);
+            self.loosen_behind(turn.ways);
         }
     }
 
@@ -526,7 +581,11 @@ impl Large {
             let start = self.bytes.len();
             self.overflown |= start + arg.len() > SKELETON_MAX || self.args.len() >= SKELETON_ARGS;
             if self.overflown {
-                (self.bytes, self.args) = (Vec::new(), Vec::new());
+                // The command's name and that of a subcommand, to know how it is answered.
+                self.args.truncate(2);
+                self.bytes.truncate(self.args.last().map_or(0, |last| last.end));
+                self.args.shrink_to_fit();
+                self.bytes.shrink_to_fit();
                 return;
             }
             self.bytes.extend_from_slice(arg);
