@@ -255,6 +255,9 @@ fn a_line_that_arrives_byte_by_byte_is_read_once() {
         for len in 1..line.len() {
             assert_eq!(scanner.scan(&line[..len]), Ok(Scan::Partial));
             assert!(scanner.searched + 1 >= len);
+            // In vain: the line stays in the buffer, and what was searched is known.
+            assert_eq!(scanner.take(&line[..len]), Part { len: 0, long: None });
+            assert!(scanner.searched + 1 >= len);
         }
         assert_eq!(scanner.scan(&line), Ok(Scan::Whole { len: line.len() }));
     }

@@ -191,6 +191,9 @@ fn a_line_that_arrives_byte_by_byte_is_read_once() {
     for len in 1..inline.len() {
         assert_eq!(scanner.scan(&inline[..len]), Ok(Scan::Partial));
         assert_eq!(scanner.searched, len);
+        // In vain: the line stays in the buffer, and what was searched is known.
+        assert_eq!(scanner.take(&inline[..len]), Part { len: 0, long: None });
+        assert_eq!(scanner.searched, len);
     }
     assert_eq!(scanner.scan(&inline), Ok(Scan::Whole { len: inline.len() }));
     let mut bulk = Vec::new();
