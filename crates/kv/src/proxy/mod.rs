@@ -30,6 +30,7 @@ mod buffer;
 pub mod commands;
 mod core;
 mod form;
+mod lanes;
 mod session;
 pub mod settings;
 pub mod slots;
@@ -41,10 +42,10 @@ mod worker;
 
 use self::core::Core;
 pub use self::core::Hottest;
-use self::session::Rules;
 #[cfg(feature = "fuzz")]
 pub use self::session::rig::torture;
-use self::settings::ProxySettings;
+use self::session::{Greeting, Rules};
+use self::settings::{Lanes, ProxySettings};
 use self::slots::SlotsError;
 use self::totals::{CoreTotals, ProxyTotals};
 use self::upstream::Upstream;
@@ -98,6 +99,11 @@ struct Shared {
     stop: AtomicBool,
     rules: Rules,
     clients_max: usize,
+    lanes: Lanes,
+    /// What the server says to a new connection of RESP3, and the number of the next client that
+    /// gets it from here: far from the server's own.
+    greeting: ArcSwapOption<Greeting>,
+    clients_next: AtomicU64,
     /// Of keys' hashes.
     seed: u64,
     /// Where the server is.
@@ -118,6 +124,10 @@ impl Shared {
     /// Returns monotonic nanoseconds.
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn next_id(&self) -> u64 {
+        self.clients_next.fetch_add(1, Ordering::Relaxed)
     }
 
     fn upstream(&self) -> Option<SocketAddr> {
@@ -184,6 +194,9 @@ impl Running {
             stop: AtomicBool::new(false),
             rules: Rules::new(settings),
             clients_max: settings.clients,
+            lanes: settings.lanes,
+            greeting: ArcSwapOption::empty(),
+            clients_next: AtomicU64::new(1 << 62),
             seed,
             address: ArcSwapOption::from_pointee(resolved),
             commands: ArcSwap::from_pointee(Commands::builtin()),
