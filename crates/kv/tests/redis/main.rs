@@ -2,4 +2,5 @@
 #![cfg(feature = "proxy")]
 
 mod hits;
+mod same;
 mod servers;

@@ -3,6 +3,7 @@
 use super::owed::Front;
 use super::{Change, Confirms, Effect, Marks, NoReply, Session, State, Topic, Turn, Version};
 use crate::proxy::ways::Ways;
+use overbank_wire::resp::ReplyError;
 use std::sync::Arc;
 
 /// Bytes of a reply that are looked at, of its begin and of its end.
@@ -120,7 +121,15 @@ impl Session {
                 self.to_client.end().extend_from_slice(rest);
                 return Ok(());
             }
-            let step = self.replies.scan(rest).map_err(|_| NoReply)?;
+            let step = match self.replies.scan(rest) {
+                Ok(step) => step,
+                // Redis 7.0 writes a push into the reply of EXEC whose PUBLISH has caused it.
+                Err(ReplyError::Place) => {
+                    self.loosen(turn.ways);
+                    continue;
+                }
+                Err(_) => return Err(NoReply),
+            };
             let (of_reply, behind) = rest.split_at_checked(step.len).ok_or(NoReply)?;
             self.to_client.end().extend_from_slice(of_reply);
             self.seen.add(of_reply);

@@ -157,8 +157,10 @@ impl Session {
     }
 
     fn request(&mut self, request: Request<'_>, raw: &[u8], turn: &mut Turn<'_>) {
-        // An empty line is no command, and has no reply.
+        // An empty line is no command, and has no reply, but Redis skips that.
         if request.is_empty() {
+            self.to_server.end().extend_from_slice(raw);
+            self.state.skip = false;
             return;
         }
         turn.totals.commands += 1;

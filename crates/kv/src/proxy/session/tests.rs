@@ -46,6 +46,9 @@ impl Model {
             let request = self.requests.request(&self.input);
             let words: Vec<Vec<u8>> = request.args().map(<[u8]>::to_vec).collect();
             self.input.drain(..len);
+            if words.is_empty() {
+                self.skip = self.skip.saturating_sub(1);
+            }
             if words.is_empty() || self.has_quit {
                 continue;
             }
@@ -413,6 +416,19 @@ fn what_waits_behind_a_reply_is_written_before_replies_stop() {
     assert!(rig.server(b"+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n"));
     let got = drain(&mut rig.session.to_client);
     assert_eq!(got, b"+OK\r\n$1\r\nv\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    rig.end();
+}
+
+#[test]
+fn a_push_inside_a_reply_passes() {
+    let mut rig = rig(b"HELLO 3\r\n", b"%1\r\n+proto\r\n:3\r\n");
+    drain(&mut rig.session.to_client);
+    assert!(rig.client(b"MULTI\r\nPUBLISH c x\r\nSET a 1\r\nEXEC\r\n"));
+    let reply = b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n>2\r\n+message\r\n+x\r\n:1\r\n+OK\r\n";
+    for byte in reply {
+        assert!(rig.server(&[*byte]));
+    }
+    assert_eq!(drain(&mut rig.session.to_client), reply);
     rig.end();
 }
 
