@@ -1,6 +1,7 @@
 //! The proxy before a real Redis: what is cached is what the server has.
 #![cfg(feature = "proxy")]
 
+mod faults;
 mod history;
 mod hits;
 mod same;
