@@ -2,6 +2,7 @@
 #![cfg(feature = "proxy")]
 
 mod faults;
+mod features;
 mod history;
 mod hits;
 mod same;
