@@ -52,7 +52,7 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
-    pages.unwrap_or(0) * 4096 >> 20
+    (pages.unwrap_or(0) * 4096) >> 20
 }
 
 #[test]

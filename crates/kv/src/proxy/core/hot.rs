@@ -134,11 +134,12 @@ impl<F: PartialEq> Hot<F> {
         }
         let room = self.wanted.len() < WAITING_MAX;
         match self.wanted.get_mut(&hash) {
-            Some(wanted) => {
-                if wanted.forms.len() < slots::VARIANTS_MAX && !wanted.forms.contains(&form) {
-                    wanted.forms.push(form);
-                }
+            Some(wanted)
+                if wanted.forms.len() < slots::VARIANTS_MAX && !wanted.forms.contains(&form) =>
+            {
+                wanted.forms.push(form);
             }
+            Some(_) => {}
             None if room => {
                 self.wanted.insert(hash, Wanted { key: key.into(), forms: vec![form] });
             }

@@ -168,7 +168,7 @@ impl Session {
         let command = commands.find(&request);
         let class = command.class(&request);
         if let Class::Cacheable(null) = class
-            && self.from_cache((command, null), request, turn)
+            && self.answer_cached((command, null), request, turn)
         {
             return;
         }
@@ -177,7 +177,7 @@ impl Session {
     }
 
     /// Answers a read from the cache, if that has the reply.
-    fn from_cache(
+    fn answer_cached(
         &mut self,
         command: (&Command, Null),
         request: Request<'_>,
