@@ -80,8 +80,8 @@ pub struct Options {
     seconds: u64,
     /// One target: extract, bridge, edit, rules, capture, cache_ops, lookaside, fib_image,
     /// partition_image, partition_deltas, openflow, settings, port_specs, queries, sessions,
-    /// documents, gtpu, stores, requests, pfcp, device, key_files, kv_agent, tree_ops, proxy_session
-    /// [default: all]
+    /// documents, gtpu, stores, requests, pfcp, device, key_files, kv_agent, tree_ops,
+    /// proxy_session [default: all]
     target: Option<String>,
 }
 

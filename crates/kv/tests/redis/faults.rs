@@ -95,7 +95,7 @@ fn survives(more: &[&str], fault: impl FnOnce(&mut World)) {
                 }
             }
         });
-        // In any case the threads are told to end.
+        // The threads end in any case.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             until("hits", || handle.totals().0.hits > 100);
             LOSES.with(|loses| *loses.borrow_mut() = Some(written.clone()));
@@ -204,7 +204,7 @@ fn databases_that_are_swapped_through_the_proxy() {
     });
 }
 
-/// SWAPDB past the proxy is pushed to nobody: `max-age` is its bound.
+/// SWAPDB past the proxy is not pushed: `max-age` is its bound.
 #[test]
 fn databases_that_are_swapped_past_the_proxy() {
     let Some(redis) = Redis::start(&[]) else { return };

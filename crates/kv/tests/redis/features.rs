@@ -97,7 +97,7 @@ fn users_of_some_keys_get_no_others() {
         assert!(get.ask("STRLEN k").starts_with("-NOPERM"));
         assert_eq!(get.ask("GET k"), "$3\r\none\r\n");
     }
-    // A user who loses keys, by a command through the proxy: at once.
+    // A user loses keys, by a command through the proxy: at once.
     for _ in 0..20 {
         client.ask("ACL SETUSER all resetkeys ~none");
         (0..5).for_each(|_| assert!(all.ask("GET k").starts_with("-NOPERM")));
@@ -287,7 +287,7 @@ fn a_replica_follows_through_the_proxy() {
     hot(&world.running, &mut client, "GET k");
 }
 
-/// Reads a reply of so many bytes behind its first line; returns how many there are in all.
+/// Reads at least `len` bytes of replies; returns how many there are in all.
 fn read_long(stream: &mut TcpStream, len: usize) -> usize {
     let (mut bytes, mut all) = (vec![0; 1 << 20], 0);
     while all < len {

@@ -100,7 +100,7 @@ struct Source {
 }
 
 /// Commands that end the server or its peace, whose replies are of time, chance, other clients or
-/// the order of a hash table, or that have tests of their own.
+/// the order of a hash table, or that other tests cover.
 const LEFT_OUT: &str = "acl auth bgrewriteaof bgsave blmove blmpop blpop brpop brpoplpush bzmpop \
     bzpopmax bzpopmin client cluster command config debug dump failover function hello hrandfield \
     info keys lastsave latency lolwut memory migrate module monitor multi object psync pubsub quit \

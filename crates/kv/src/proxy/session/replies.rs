@@ -237,7 +237,7 @@ impl Session {
         let is_done = !is_error && !is_queued;
         match change {
             Change::Select(db) if is_done => state.db = db,
-            // When it is done, and whether, the reply of EXEC tells nobody.
+            // When it is done, and whether, the reply of EXEC does not show.
             Change::Select(_) if is_queued => state.db = None,
             Change::Hello(user) if is_done => {
                 state.version = match self.seen.head().first() {
@@ -338,7 +338,7 @@ impl State {
         self.watch.1 &= self.watch.0 != watch || !unwatches;
     }
 
-    /// The server has confirmed that so many channels and patterns, or shard channels, are left.
+    /// The server has confirmed the number of channels and patterns, or shard channels, left.
     fn confirmed(&mut self, topic: Topic, count: u64) {
         let other = match topic {
             Topic::Channels => self.subscribed[Topic::Patterns as usize],

@@ -465,8 +465,8 @@ impl Session {
         }
     }
 
-    /// Returns whether the server may answer CLIENT REPLY OFF or SKIP with an error: not to a user
-    /// who may do everything, unless subscriptions or another user are on their way.
+    /// Returns whether the server may answer CLIENT REPLY OFF or SKIP with an error: not to a
+    /// user with all privileges, unless subscriptions or another user are on their way.
     fn may_refuse_modes(&self, turn: &mut Turn<'_>) -> bool {
         let State { changing, is_doubtful, version, subscribed, user, .. } = &self.state;
         let subscribes = *version == Version::Two && *subscribed != [0; 3];

@@ -43,7 +43,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Returns a session of a client who may read everything, before an empty cache.
+    /// Returns a session of a client that may read everything, before an empty cache.
     pub fn new(order: Order) -> Rig {
         let poll = Poll::new().expect("a poll");
         let wake = Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));

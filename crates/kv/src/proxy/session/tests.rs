@@ -261,7 +261,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// Takes so many bytes at most.
+/// Takes up to `most` bytes.
 fn cut(bytes: &mut VecDeque<u8>, most: usize) -> Vec<u8> {
     bytes.drain(..most.min(bytes.len())).collect()
 }
