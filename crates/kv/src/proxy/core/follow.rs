@@ -129,8 +129,8 @@ pub struct Follower {
     touches: bool,
     /// The server is a node of a cluster.
     is_cluster: bool,
-    /// Closings whose commands have been answered, while the server could not be asked; and those that
-    /// end once workers know what they have changed.
+    /// Closings whose commands have been answered, while the server could not be asked; and those
+    /// that end once workers know what they have changed.
     closings: Vec<Closing>,
     ending: Vec<Closing>,
     next_beat: Nanos,
