@@ -99,7 +99,7 @@ struct Source {
     id: u64,
 }
 
-/// Commands that end the server or its peace, whose replies are of time, chance, other clients or
+/// Commands that end the server or its peace, whose effects are of time, chance, other clients or
 /// the order of a hash table, or that other tests cover.
 const LEFT_OUT: &str = "acl auth bgrewriteaof bgsave blmove blmpop blpop brpop brpoplpush bzmpop \
     bzpopmax bzpopmin client cluster command config debug dump failover function hello hrandfield \
@@ -108,7 +108,7 @@ const LEFT_OUT: &str = "acl auth bgrewriteaof bgsave blmove blmpop blpop brpop b
     shutdown slaveof slowlog spop srandmember sync time wait xadd xautoclaim xclaim xgroup xinfo \
     xpending xread xreadgroup zrandmember subscribe psubscribe ssubscribe exec reset ttl pttl \
     expiretime pexpiretime swapdb flushall flushdb asking pfselftest pfdebug restore \
-    restore-asking sort sort_ro";
+    restore-asking sort sort_ro expire pexpire setex psetex";
 
 impl Source {
     fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
