@@ -223,8 +223,8 @@ pub enum Null {
     Array,
 }
 
-/// Translates one whole RESP3 reply, type by type, as Redis 7.0 writes each for RESP2. Replies whose
-/// shape differs too are left to the caller, such as pairs that RESP2 lists flat. Returns nothing
+/// Translates one whole RESP3 reply, type by type, as Redis 7.0 writes each for RESP2. A reply with
+/// another shape is left to the caller, such as pairs that RESP2 lists flat. Returns nothing
 /// for a push, for what [`tree`] refuses, and if bytes follow.
 pub fn to_resp2(bytes: &[u8], null: Null) -> Option<Vec<u8>> {
     let (value, len) = tree(bytes).ok()?;
