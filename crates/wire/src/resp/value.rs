@@ -1,6 +1,6 @@
 //! Whole replies: as a tree, and as RESP2 has them.
 
-use super::replies::{Head, NESTED_MAX, ReplyError, line_max, piece};
+use super::replies::{HEAD_MAX, Head, NESTED_MAX, ReplyError, line_max, piece};
 use super::write;
 use std::borrow::Cow;
 
@@ -97,7 +97,8 @@ impl<'a> Reader<'a> {
                 return Err(ReplyError::Unfinished);
             }
             let line = self.line()?;
-            let head = Head::parse(line)?;
+            // As much as the scanner checks, so that both accept the same.
+            let head = Head::parse(&line[..line.len().min(HEAD_MAX)])?;
             if line[0] != b'|' {
                 let value = self.behind(line, head, depth)?;
                 // A value must follow an attribute, and an end is none.
