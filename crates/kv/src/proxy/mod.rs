@@ -29,7 +29,7 @@
 mod buffer;
 pub mod commands;
 mod core;
-mod form;
+pub mod form;
 mod session;
 pub mod settings;
 pub mod slots;
@@ -40,7 +40,7 @@ mod ways;
 mod worker;
 
 use self::core::Core;
-pub use self::core::Hottest;
+pub use self::core::{Hottest, heat};
 use self::session::Rules;
 use self::settings::ProxySettings;
 use self::slots::SlotsError;

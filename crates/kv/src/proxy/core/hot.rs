@@ -21,15 +21,15 @@ pub const SECOND: Nanos = 1_000_000_000;
 /// Time in which counts begin anew.
 pub const EPOCH: Nanos = SECOND;
 /// Cached keys that are drawn to find a cold one.
-const CANDIDATES: u32 = 8;
+pub const CANDIDATES: u32 = 8;
 /// By how much a key must be hotter than one that it displaces.
-const HOTTER_PERCENT: u64 = 25;
+pub const HOTTER_PERCENT: u64 = 25;
 /// Reports in an epoch that the threshold aims at.
-const REPORTS: std::ops::RangeInclusive<u64> = 200..=2000;
+pub const REPORTS: std::ops::RangeInclusive<u64> = 200..=2000;
 /// Writes to 100 reads from which on a key is left out, after how many epochs, and how long.
-const WRITES_PERCENT: u64 = 25;
-const WRITES_EPOCHS: u8 = 3;
-const BARRED: Nanos = 10 * SECOND;
+pub const WRITES_PERCENT: u64 = 25;
+pub const WRITES_EPOCHS: u8 = 3;
+pub const BARRED: Nanos = 10 * SECOND;
 /// Keys that wait or are left out: at most, each.
 const WAITING_MAX: usize = 1 << 14;
 /// Promotions of a decision.
