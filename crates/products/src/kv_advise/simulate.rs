@@ -297,13 +297,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Key, forms with times, second of promotion, writes, seconds with too many.
+    type Cached = (u64, Vec<(u64, u64)>, u64, u64, u8);
+
     /// The same rules with lists alone.
     #[derive(Default)]
     struct Twin {
         entries: usize,
-        /// In the order to draw from: key, forms with times, second of promotion, writes, seconds
-        /// with too many.
-        slots: Vec<(u64, Vec<(u64, u64)>, u64, u64, u8)>,
+        slots: Vec<Cached>,
         barred: Vec<(u64, u64)>,
         /// Keys that were read in this second.
         reads: Vec<u64>,
