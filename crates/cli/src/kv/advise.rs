@@ -15,9 +15,9 @@ const SIZES_MAX: usize = 16;
 
 /// Recommend a cache of hot keys for a Redis, by the commands that it gets
 ///
-/// Reads the output of `redis-cli MONITOR`, or captures of the traffic to Redis (pcap or pcapng, also
-/// gzipped). Prints the commands by class, the hot keys, the skew, what `overbank kv proxy` of each
-/// size would have answered and taken off the server, and one recommendation.
+/// Reads the output of `redis-cli MONITOR`, or captures of the traffic to Redis (pcap or pcapng,
+/// also gzipped). Prints the commands by class, the hot keys, the skew, what `overbank kv proxy` of
+/// each size would have answered and taken off the server, and one recommendation.
 #[derive(ClapArgs)]
 #[command(args_override_self = true)]
 #[command(after_help = "Examples:

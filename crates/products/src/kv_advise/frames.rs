@@ -153,7 +153,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns a frame with a TCP segment from a port to 6379, with so many VLAN tags.
+    /// Returns a frame with a TCP segment from a port to 6379, behind VLAN tags.
     pub fn frame(v6: bool, tags: usize, from: u16, seq: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
         let mut frame = vec![2; 12];
         for tag in 0..tags {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Commands are classified, and their keys found, by the proxy's own table. A key is its name, as in
-//! the proxy: databases are told apart by the forms of requests.
+//! the proxy: forms of requests distinguish databases.
 //!
 //! Guarantees: one pass; memory is bounded whatever the input ([`Question::keys_max`], and the
 //! bounds of each module); nothing panics on any bytes.

@@ -2,8 +2,8 @@
 //!
 //! The law is that of `overbank advise`: the same collision probability and the same number of
 //! different keys ([`fit_moments`]). Its error is the greatest difference, over ranks that are
-//! powers of two, between the share of the reads that so many of the hottest keys have and the
-//! share that the law gives them.
+//! powers of two, between the share of the reads of the keys up to that rank and the share that
+//! the law gives them.
 
 use super::record::Skew;
 use super::tally::Tally;
