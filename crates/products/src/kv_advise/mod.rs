@@ -6,8 +6,8 @@
 //!                                                               └─ skew, rule ─▶ record
 //! ```
 //!
-//! Commands are classified, and their keys found, by the proxy's own table. A key is its name, as in
-//! the proxy: forms of requests distinguish databases.
+//! Commands are classified, and their keys found, by the proxy's own table. A key is its name, as
+//! in the proxy: forms of requests distinguish databases.
 //!
 //! Guarantees: one pass; memory is bounded whatever the input ([`Question::keys_max`], and the
 //! bounds of each module); nothing panics on any bytes.
