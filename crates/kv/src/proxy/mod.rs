@@ -29,7 +29,7 @@
 mod buffer;
 pub mod commands;
 mod core;
-mod form;
+pub mod form;
 mod lanes;
 mod session;
 pub mod settings;
@@ -41,7 +41,7 @@ mod ways;
 mod worker;
 
 use self::core::Core;
-pub use self::core::Hottest;
+pub use self::core::{Hottest, heat};
 #[cfg(feature = "fuzz")]
 pub use self::session::rig::torture;
 use self::session::{Greeting, Rules};

@@ -24,6 +24,7 @@ mod tests;
 mod value;
 mod write;
 
+pub use inline::split;
 pub use replies::{HEAD_MAX, Replies, ReplyError};
 pub use requests::{ARG_MAX, ARGS_MAX, Limits, RequestError, Requests};
 pub use value::{ELEMENTS_MAX, Null, Value, to_resp2, tree};
