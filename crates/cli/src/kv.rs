@@ -4,7 +4,6 @@
 mod agent;
 mod ask;
 mod hot;
-#[cfg(feature = "kv-proxy")]
 mod hot_keys;
 mod load;
 #[cfg(feature = "kv-proxy")]

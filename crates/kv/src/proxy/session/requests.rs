@@ -208,7 +208,7 @@ impl Session {
         if self.owed.replies() == 0 && !self.replies.is_idle() {
             return Some(Missed::Order);
         }
-        if turn.shared.rules.order == Order::Connection && self.owed.replies() > 0 {
+        if turn.ways.rules.order == Order::Connection && self.owed.replies() > 0 {
             return Some(Missed::Order);
         }
         let may = turn.ways.may_read(self.state.user.as_deref());
@@ -265,6 +265,7 @@ impl Session {
         for index in keys {
             let key = request.arg(index).unwrap_or_default();
             let hash = hash_of(shared.seed, key);
+            totals.read_keys += 1;
             if self.under_way & bit(hash) != 0 {
                 result = Err(Missed::Order);
                 continue;
@@ -287,7 +288,7 @@ impl Session {
                 Miss::Stale | Miss::Expired | Miss::Other => (true, true),
                 Miss::Closed | Miss::Lease | Miss::InFlight => (false, false),
             };
-            if wants && shared.rules.may_cache(key) && ways.is_due(hash, *now) {
+            if wants && ways.rules.may_cache(key) && ways.is_due(hash, *now) {
                 let form = match is_mget {
                     true => Form::new(db, normalised, null, [&b"GET"[..], key].into_iter()),
                     false => Form::new(db, normalised, null, request.args()),
@@ -336,7 +337,7 @@ impl Session {
         let closes = match class {
             Class::Close { .. } | Class::Acl => true,
             Class::Script { is_read_only } => {
-                !is_read_only && turn.shared.rules.scripts == Scripts::Close
+                !is_read_only && turn.ways.rules.scripts == Scripts::Close
             }
             _ => false,
         };

@@ -4,7 +4,7 @@ use super::{OUT_MAX, OWED_MAX, Rules, Session, Turn};
 use crate::proxy::buffer::Out;
 use crate::proxy::commands::{Commands, GET};
 use crate::proxy::core::{COUNTING, Note};
-use crate::proxy::settings::{Order, Scripts};
+use crate::proxy::settings::Order;
 use crate::proxy::slots::{self, Filled, Variant};
 use crate::proxy::totals::{CoreTotals, ProxyTotals};
 use crate::proxy::users::Users;
@@ -61,7 +61,7 @@ impl Rig {
         let shared = Shared {
             start: Instant::now(),
             stop: AtomicBool::new(false),
-            rules: Rules { order, scripts: Scripts::Keys, prefix: None, deny: None },
+            rules: ArcSwap::from_pointee(Rules { order, ..Rules::default() }),
             clients_max: 1,
             seed,
             address: ArcSwapOption::empty(),
