@@ -23,6 +23,11 @@ impl Out {
         self.len() == 0
     }
 
+    /// Returns what waits.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(self.taken..).unwrap_or_default()
+    }
+
     /// Returns where further bytes go.
     pub fn end(&mut self) -> &mut Vec<u8> {
         &mut self.bytes

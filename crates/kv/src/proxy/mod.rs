@@ -30,6 +30,7 @@ mod buffer;
 pub mod commands;
 mod core;
 mod form;
+mod lanes;
 mod pseudonym;
 mod session;
 pub mod settings;
@@ -43,10 +44,10 @@ mod worker;
 use self::core::Core;
 pub use self::core::{Heat, Hottest};
 use self::pseudonym::Pseudonyms;
-use self::session::Rules;
 #[cfg(feature = "fuzz")]
 pub use self::session::rig::torture;
-use self::settings::ProxySettings;
+use self::session::{Greeting, Rules};
+use self::settings::{Lanes, ProxySettings};
 use self::slots::SlotsError;
 use self::totals::{CoreTotals, ProxyTotals};
 use self::upstream::Upstream;
@@ -100,6 +101,11 @@ struct Shared {
     stop: AtomicBool,
     rules: ArcSwap<Rules>,
     clients_max: usize,
+    lanes: Lanes,
+    /// What the server says to a new connection of RESP3, and the number of the next client that
+    /// gets it from here: far from the server's own.
+    greeting: ArcSwapOption<Greeting>,
+    clients_next: AtomicU64,
     /// Of keys' hashes.
     seed: u64,
     /// Where the server is.
@@ -120,6 +126,10 @@ impl Shared {
     /// Returns monotonic nanoseconds.
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn next_id(&self) -> u64 {
+        self.clients_next.fetch_add(1, Ordering::Relaxed)
     }
 
     fn upstream(&self) -> Option<SocketAddr> {
@@ -201,6 +211,9 @@ impl Running {
             stop: AtomicBool::new(false),
             rules: ArcSwap::from_pointee(Rules::new(settings)),
             clients_max: settings.clients,
+            lanes: settings.lanes,
+            greeting: ArcSwapOption::empty(),
+            clients_next: AtomicU64::new(1 << 62),
             seed,
             address: ArcSwapOption::from_pointee(resolved),
             commands: ArcSwap::from_pointee(Commands::builtin()),

@@ -29,6 +29,14 @@ overbank_declare::choices! {
     }
 }
 
+overbank_declare::choices! {
+    /// How commands go to the server.
+    pub enum Lanes: "LANES" {
+        Shared = "shared", "clients share connections until one needs its own";
+        Dedicated = "dedicated", "each client has its own connection";
+    }
+}
+
 /// Beginnings of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes(pub Vec<Vec<u8>>);
@@ -76,6 +84,8 @@ overbank_declare::settings! {
         staleness_max: Duration = 1,
             "Seconds that a reply may be older than a write that did not pass this proxy";
         max_age: Duration = 60, "Seconds after which a value is asked for again in any case";
+        lanes: Lanes = "shared", "Connections to the server: shared by clients until one needs its \
+            own, or dedicated, one for each client";
         order: Order = "key", "Order of a connection's commands: key or connection";
         scripts: Scripts = "keys", "What scripts write: keys, those that they declare, or close, any";
     }

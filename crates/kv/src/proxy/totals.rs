@@ -1,7 +1,7 @@
 //! What a proxy counts.
 //!
-//! Accounts close: `commands = hits + forwarded + refused`, and of reads that could have been hits,
-//! `reads = hits + missed`, by reason.
+//! Accounts close: `commands = hits + answered + forwarded + refused`, and of reads that could have
+//! been hits, `reads = hits + missed`, by reason.
 
 overbank_reasons::reasons! {
     /// Why a read that could have come from the cache went to the server.
@@ -27,6 +27,7 @@ overbank_reasons::reasons! {
         ByServer = "by_server", "The server closed it, or could not be reached";
         ClientProtocol = "client_protocol", "Bytes of the client that are no request";
         ServerProtocol = "server_protocol", "Bytes of the server that are no reply";
+        Slow = "slow", "A client on a shared connection that did not read";
         Drained = "drained", "Time was up after the client had left, or had not read";
         TooMany = "too_many", "More clients than the limit";
         NoServer = "no_server", "No address of the server";
@@ -43,6 +44,9 @@ overbank_declare::counters! {
         closed[Closed]: counter connections "Connections ended";
         commands: counter commands "Commands of clients" rate top "cmd/s";
         hits: counter commands "Commands answered from the cache" rate top "hit/s";
+        answered: counter commands
+            "Commands of a client's start that the proxy answered: HELLO 3, CLIENT SETNAME, SELECT 0";
+        left_lanes: counter connections "Clients that got a separate connection to the server";
         forwarded: counter commands "Commands passed to the server" rate top "passed/s";
         refused: counter commands "Commands that are none: the client got an error";
         reads: counter commands "Reads that could come from the cache" rate;
@@ -103,7 +107,7 @@ overbank_declare::counters! {
 impl ProxyTotals {
     /// Returns whether each command, and each read that could have been a hit, is counted once.
     pub fn closes(&self) -> bool {
-        self.commands == self.hits + self.forwarded + self.refused
+        self.commands == self.hits + self.answered + self.forwarded + self.refused
             && self.reads == self.hits + self.missed.iter().sum::<u64>()
     }
 }

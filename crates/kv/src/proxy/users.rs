@@ -36,6 +36,11 @@ impl Users {
         }
     }
 
+    /// Returns whether a connection that has said nothing is the default user's.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     pub fn len(&self) -> usize {
         self.may.len()
     }

@@ -89,6 +89,11 @@ impl Ways {
         may.unwrap_or(false)
     }
 
+    /// Returns whether a client that has said nothing is a user.
+    pub fn is_open(&self) -> bool {
+        self.users.is_open()
+    }
+
     /// Returns whether a hash is to be reported: not if it was just before.
     pub fn is_due(&mut self, hash: u128, now: u64) -> bool {
         let hash = (hash >> 64) as u64;

@@ -1,8 +1,8 @@
 //! One thread and its clients: sockets, and which of them may be read and written now.
 //!
 //! ```text
-//!   client ─▶ read ─▶ session ─▶ to_server ─▶ server          one connection to the server for
-//!   client ◀─ to_client ◀─ session ◀─ read ◀─ server          each client: a dedicated lane
+//!   client ─▶ read ─▶ session ─▶ to_server ─┬▶ server       a connection of the client's own
+//!   client ◀─ to_client ◀─ session ◀─ read ◀┴─ lane         or one that clients share (`lanes`)
 //! ```
 //!
 //! # Guarantees
@@ -14,9 +14,12 @@
 //! - No client starves another: each has [`ROUNDS`] reads of [`READ`] bytes a turn.
 
 use super::Shared;
-use super::session::{End, Session, Turn};
+use super::lanes::{CLIENT_OUT_MAX, Lane, STALL_MAX, Unasked};
+use super::session::{End, Place, Session, Turn};
+use super::settings::Lanes;
 use super::totals::{Closed, ProxyTotals};
 use super::ways::Ways;
+use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use overbank::sketch::Counter;
@@ -41,7 +44,9 @@ const LISTENER: Token = Token(0);
 /// What other threads wake a worker by.
 pub const WAKE: Token = Token(1);
 /// The first token of a connection; two for each.
-const FIRST: usize = 2;
+const FIRST: usize = 4;
+/// The tokens of the shared lanes, for RESP2 and RESP3.
+const LANES: std::ops::Range<usize> = 2..FIRST;
 
 /// One side of a link.
 struct Side {
@@ -57,6 +62,13 @@ struct Side {
 impl Side {
     fn new(stream: TcpStream) -> Side {
         Side { stream, readable: false, writable: false, last: false, ended: false }
+    }
+
+    /// Something has happened to it.
+    fn happens(&mut self, event: &Event) {
+        self.last |= event.is_read_closed() || event.is_error();
+        self.readable |= event.is_readable() || self.last;
+        self.writable |= event.is_writable() || event.is_write_closed();
     }
 
     /// Reads some bytes; 0 if there are none now, or none any more.
@@ -87,8 +99,13 @@ impl Side {
 /// A client and its connection to the server.
 struct Link {
     client: Option<Side>,
-    server: Side,
+    /// The connection of its own to the server.
+    server: Option<Side>,
     session: Session,
+    /// Its number: places are used again.
+    serial: u64,
+    /// Replies that it is owed on a shared lane.
+    on_lane: u64,
     /// It is in the list of those that have something to do.
     listed: bool,
     /// The server knows that the client sends nothing more.
@@ -115,6 +132,8 @@ pub struct Worker {
     shared: Arc<Shared>,
     ways: Ways,
     links: Slab<Box<Link>>,
+    serials: u64,
+    lanes: [(Lane, Option<Side>); 2],
     /// Links that have something to do.
     busy: Vec<usize>,
     /// Links with a time to end.
@@ -147,6 +166,8 @@ impl Worker {
             shared,
             ways,
             links: Slab::new(),
+            serials: 0,
+            lanes: Default::default(),
             busy: Vec::new(),
             ending: Vec::new(),
             counter,
@@ -174,29 +195,36 @@ impl Worker {
                 match event.token() {
                     LISTENER => self.accepts = true,
                     WAKE => {}
+                    Token(token) if LANES.contains(&token) => {
+                        let lane = self.lanes.get_mut(token - LANES.start);
+                        if let Some(side) = lane.and_then(|(_, side)| side.as_mut()) {
+                            side.happens(event);
+                        }
+                    }
                     Token(token) => {
                         let Some(at) = token.checked_sub(FIRST) else { continue };
                         let Some(link) = self.links.get_mut(at / 2) else { continue };
                         let side = match at % 2 {
                             0 => link.client.as_mut(),
-                            _ => Some(&mut link.server),
+                            _ => link.server.as_mut(),
                         };
                         let Some(side) = side else { continue };
-                        side.last |= event.is_read_closed() || event.is_error();
-                        side.readable |= event.is_readable() || side.last;
-                        side.writable |= event.is_writable() || event.is_write_closed();
-                        if !link.listed {
-                            link.listed = true;
-                            self.busy.push(at / 2);
-                        }
+                        side.happens(event);
+                        link.list(at / 2, &mut self.busy);
                     }
                 }
             }
             if self.accepts {
                 self.accept();
             }
+            for lane in 0..self.lanes.len() {
+                self.read_lane(lane);
+            }
             for at in std::mem::take(&mut self.busy) {
                 self.drive(at);
+            }
+            for lane in 0..self.lanes.len() {
+                self.write_lane(lane);
             }
             self.expire();
             self.publish();
@@ -250,30 +278,195 @@ impl Worker {
             return;
         }
         let _ = stream.set_nodelay(true);
-        let server = self.shared.upstream().and_then(|address| TcpStream::connect(address).ok());
-        let Some(mut server) = server else {
-            self.totals.closed[Closed::NoServer.index()] += 1;
-            return;
-        };
         let entry = self.links.vacant_entry();
-        let tokens = [0, 1].map(|side| Token(FIRST + 2 * entry.key() + side));
+        let token = Token(FIRST + 2 * entry.key());
         let both = Interest::READABLE | Interest::WRITABLE;
-        let registry = self.poll.registry();
-        let registered = registry
-            .register(&mut stream, tokens[0], both)
-            .and_then(|()| registry.register(&mut server, tokens[1], both));
-        if registered.is_err() {
+        if self.poll.registry().register(&mut stream, token, both).is_err() {
             self.totals.not_accepted += 1;
             return;
         }
+        let shares = self.shared.lanes == Lanes::Shared && self.ways.is_open();
+        let place = if shares { Place::Shared } else { Place::Leaving };
+        self.serials += 1;
+        let at = entry.key();
         entry.insert(Box::new(Link {
             client: Some(Side::new(stream)),
-            server: Side::new(server),
-            session: Session::new(),
+            server: None,
+            session: Session::new(place),
+            serial: self.serials,
+            on_lane: 0,
             listed: false,
             told: false,
             ends: None,
         }));
+        if !shares {
+            self.give_own(at);
+        }
+    }
+
+    /// Calls the server for one client.
+    fn give_own(&mut self, at: usize) {
+        let stream = self.shared.upstream().and_then(|address| TcpStream::connect(address).ok());
+        let (Some(link), Some(mut stream)) = (self.links.get_mut(at), stream) else {
+            return self.close(at, Closed::NoServer);
+        };
+        let token = Token(FIRST + 2 * at + 1);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        if self.poll.registry().register(&mut stream, token, both).is_err() {
+            self.totals.not_accepted += 1;
+            return self.close(at, Closed::NoServer);
+        }
+        link.server = Some(Side::new(stream));
+        link.session.own();
+        link.list(at, &mut self.busy);
+    }
+
+    /// Takes what has come on a shared lane to the sessions that asked for it.
+    fn read_lane(&mut self, number: usize) {
+        if self.waits_for_client(number) {
+            return;
+        }
+        for _ in 0..ROUNDS {
+            let Some((lane, Some(side))) = self.lanes.get_mut(number) else { return };
+            if !side.readable {
+                break;
+            }
+            let count = match side.read(&mut self.scratch) {
+                Ok(count) => count,
+                Err(_) => return self.lose_lane(number),
+            };
+            if side.ended {
+                return self.lose_lane(number);
+            }
+            self.totals.bytes_from_server += count as u64;
+            let mut rest = self.scratch.get(..count).unwrap_or_default();
+            let mut broken = Vec::new();
+            loop {
+                let piece = match lane.take(&mut rest) {
+                    Ok(Some(piece)) => piece,
+                    Ok(None) => break,
+                    Err(Unasked) => return self.lose_lane(number),
+                };
+                let (at, serial) = piece.of;
+                // Without the client, its replies are nobody's.
+                let link = self.links.get_mut(at).filter(|link| link.serial == serial);
+                let Some(link) = link else { continue };
+                let mut turn = Turn {
+                    ways: &mut self.ways,
+                    shared: &self.shared,
+                    counter: &mut self.counter,
+                    totals: &mut self.totals,
+                    now: 0,
+                };
+                if link.session.server(piece.bytes, &mut turn).is_err() {
+                    broken.push(at);
+                    continue;
+                }
+                link.on_lane -= u64::from(piece.ends);
+                link.list(at, &mut self.busy);
+                if link.session.to_client.len() > CLIENT_OUT_MAX && lane.stalled.is_none() {
+                    lane.stalled = Some((piece.of, Instant::now()));
+                }
+            }
+            let stalls = lane.stalled.is_some();
+            for at in broken {
+                self.close(at, Closed::ServerProtocol);
+            }
+            if stalls {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether a lane is not read since a client does not take what it has asked for.
+    fn waits_for_client(&mut self, number: usize) -> bool {
+        let Some((lane, _)) = self.lanes.get_mut(number) else { return false };
+        let Some(((at, serial), since)) = lane.stalled else { return false };
+        let link = self.links.get(at).filter(|link| link.serial == serial);
+        let is_full = link.is_some_and(|link| link.session.to_client.len() > CLIENT_OUT_MAX);
+        if is_full && since.elapsed() < STALL_MAX {
+            return true;
+        }
+        lane.stalled = None;
+        if is_full {
+            self.close(at, Closed::Slow);
+        }
+        false
+    }
+
+    /// Writes what sessions have put on a lane; calls the server if it has to.
+    fn write_lane(&mut self, number: usize) {
+        let Some((lane, side)) = self.lanes.get_mut(number) else { return };
+        if lane.out.is_empty() {
+            return;
+        }
+        if side.is_none() {
+            let stream = self.shared.upstream().map(TcpStream::connect);
+            let Some(Ok(mut stream)) = stream else { return self.lose_lane(number) };
+            let _ = stream.set_nodelay(true);
+            let both = Interest::READABLE | Interest::WRITABLE;
+            let token = Token(LANES.start + number);
+            if self.poll.registry().register(&mut stream, token, both).is_err() {
+                return self.lose_lane(number);
+            }
+            *side = Some(Side::new(stream));
+        }
+        let Some(side) = side.as_mut().filter(|side| side.writable) else { return };
+        match lane.out.write(&mut side.stream) {
+            Ok(count) => self.totals.bytes_to_server += count as u64,
+            Err(_) => return self.lose_lane(number),
+        }
+        if !lane.is_full() {
+            for at in std::mem::take(&mut lane.waiting) {
+                if let Some(link) = self.links.get_mut(at) {
+                    link.list(at, &mut self.busy);
+                }
+            }
+        }
+    }
+
+    /// A lane's connection is gone, and with it those that wait for its replies.
+    fn lose_lane(&mut self, number: usize) {
+        let Some((lane, side)) = self.lanes.get_mut(number) else { return };
+        if let Some(mut side) = side.take() {
+            let _ = self.poll.registry().deregister(&mut side.stream);
+        }
+        let (lost, waiting) = (lane.lost(), std::mem::take(&mut lane.waiting));
+        for at in waiting {
+            if let Some(link) = self.links.get_mut(at) {
+                link.list(at, &mut self.busy);
+            }
+        }
+        for (at, serial) in lost {
+            if self.links.get(at).is_some_and(|link| link.serial == serial) {
+                self.close(at, Closed::ByServer);
+            }
+        }
+    }
+
+    /// Puts what a session has for the server on its shared lane.
+    fn share(&mut self, at: usize) {
+        let Some(link) = self.links.get_mut(at) else { return };
+        if link.server.is_some() {
+            return;
+        }
+        let Some((lane, _)) = self.lanes.get_mut(usize::from(link.session.is_three())) else {
+            return;
+        };
+        let replies = link.session.owed().saturating_sub(link.on_lane);
+        if replies > 0 {
+            lane.open(link.session.is_three());
+            lane.send((at, link.serial), link.session.to_server.bytes(), replies);
+            link.on_lane += replies;
+            link.session.to_server.clear();
+        }
+        if lane.is_full() && link.session.place() == Place::Shared {
+            lane.waiting.push(at);
+        }
+        if link.session.place() == Place::Leaving && link.on_lane == 0 {
+            self.totals.left_lanes += 1;
+            self.give_own(at);
+        }
     }
 
     /// Does what a link can do now.
@@ -289,16 +482,18 @@ impl Worker {
             totals: &mut self.totals,
             now: self.shared.now(),
         };
-        match link.turn(&mut turn, &mut self.scratch) {
+        let lane = self.lanes.get(usize::from(link.session.is_three()));
+        let has_room = link.server.is_some() || lane.is_none_or(|(lane, _)| !lane.is_full());
+        let then = link.turn(&mut turn, &mut self.scratch, has_room);
+        self.share(at);
+        let Some(link) = self.links.get_mut(at) else { return };
+        match then {
             Then::Waits => {
                 if link.ends.is_some() && !self.ending.contains(&at) {
                     self.ending.push(at);
                 }
             }
-            Then::Goes => {
-                link.listed = true;
-                self.busy.push(at);
-            }
+            Then::Goes => link.list(at, &mut self.busy),
             Then::Ends(why) => self.close(at, why),
         }
     }
@@ -327,17 +522,30 @@ impl Worker {
         if let Some(client) = &mut link.client {
             let _ = registry.deregister(&mut client.stream);
         }
-        let _ = registry.deregister(&mut link.server.stream);
+        if let Some(server) = &mut link.server {
+            let _ = registry.deregister(&mut server.stream);
+        }
     }
 }
 
 impl Link {
-    fn turn(&mut self, turn: &mut Turn<'_>, scratch: &mut [u8]) -> Then {
+    /// Lists it among those that have something to do.
+    fn list(&mut self, at: usize, busy: &mut Vec<usize>) {
+        if !self.listed {
+            self.listed = true;
+            busy.push(at);
+        }
+    }
+
+    fn turn(&mut self, turn: &mut Turn<'_>, scratch: &mut [u8], has_room: bool) -> Then {
         for _ in 0..ROUNDS {
             let mut moved = false;
-            if self.server.readable && self.session.takes_server() {
-                match self.server.read(scratch) {
-                    Ok(0) => moved |= self.server.ended,
+            if let Some(server) = &mut self.server
+                && server.readable
+                && self.session.takes_server()
+            {
+                match server.read(scratch) {
+                    Ok(0) => moved |= server.ended,
                     Ok(count) => {
                         moved = true;
                         turn.totals.bytes_from_server += count as u64;
@@ -345,13 +553,14 @@ impl Link {
                             return Then::Ends(Closed::ServerProtocol);
                         }
                     }
-                    Err(_) => (self.server.ended, self.server.readable) = (true, false),
+                    Err(_) => (server.ended, server.readable) = (true, false),
                 }
             }
             turn.now = turn.shared.now();
-            moved |= self.session.resume(turn);
+            moved |= has_room && self.session.resume(turn);
             if let Some(client) = self.client.as_mut()
                 && client.readable
+                && has_room
                 && self.session.takes_client()
             {
                 match client.read(scratch) {
@@ -387,8 +596,11 @@ impl Link {
     fn write(&mut self, turn: &mut Turn<'_>) -> Result<bool, Closed> {
         let mut moved = false;
         let out = &mut self.session.to_server;
-        if self.server.writable && !out.is_empty() {
-            match out.write(&mut self.server.stream) {
+        if let Some(server) = &mut self.server
+            && server.writable
+            && !out.is_empty()
+        {
+            match out.write(&mut server.stream) {
                 Ok(count) => {
                     moved |= count > 0;
                     turn.totals.bytes_to_server += count as u64;
@@ -396,7 +608,7 @@ impl Link {
                 // What it has answered before is still to be read.
                 Err(_) => {
                     out.clear();
-                    self.server.writable = false;
+                    server.writable = false;
                 }
             }
         }
@@ -420,7 +632,7 @@ impl Link {
     /// Returns how it goes on once a side has ended.
     fn over(&mut self) -> Option<Then> {
         let unsent = !self.session.to_client.is_empty();
-        if self.server.ended {
+        if self.server.as_ref().is_some_and(|server| server.ended) {
             // What it has said still goes to the client.
             if self.client.is_none() || !unsent {
                 return Some(Then::Ends(Closed::ByServer));
@@ -436,7 +648,8 @@ impl Link {
             // Redis forgets a client that waits once it leaves. Until then it may be answered.
             if self.session.blocks() && !self.told {
                 self.told = true;
-                if self.server.stream.shutdown(Shutdown::Write).is_err() {
+                let server = self.server.as_ref();
+                if server.is_none_or(|server| server.stream.shutdown(Shutdown::Write).is_err()) {
                     return Some(Then::Ends(Closed::ByClient));
                 }
             }

@@ -20,6 +20,7 @@ use super::hot::{Decision, Hot, Nanos, SECOND};
 use crate::proxy::buffer::Out;
 use crate::proxy::commands::Commands;
 use crate::proxy::form::Form;
+use crate::proxy::session::Greeting;
 use crate::proxy::slots::{self, Closing, Filled, Refused, SlotId, Ticket, VARIANTS_MAX, Variant};
 use crate::proxy::totals::{CoreTotals, Dropped, Unfilled};
 use crate::proxy::users::Users;
@@ -54,6 +55,9 @@ pub struct Setup {
     pub observe: bool,
     pub seed: u64,
 }
+
+/// The first of the setup.
+const HELLO: &str = "HELLO 3";
 
 /// A fill on its way.
 #[derive(Debug)]
@@ -123,6 +127,7 @@ pub struct Follower {
     commands: Arc<Commands>,
     commands_seen: u64,
     users: Users,
+    greeting: Option<Greeting>,
     is_new: bool,
     role: Option<Vec<u8>>,
     touches: bool,
@@ -161,6 +166,7 @@ impl Follower {
             is_ready: false,
             commands: Arc::new(Commands::builtin()),
             commands_seen: 0,
+            greeting: None,
             is_new: true,
             role: None,
             touches: false,
@@ -178,9 +184,10 @@ impl Follower {
     }
 
     /// Returns what workers are to know, if that has changed since the last call.
-    pub fn news(&mut self) -> Option<(Arc<Commands>, Users)> {
-        let is_new = std::mem::take(&mut self.is_new) || self.users.take_news();
-        is_new.then(|| (self.commands.clone(), self.users.clone()))
+    pub fn news(&mut self) -> Option<(Arc<Commands>, Users, Option<Greeting>)> {
+        let of_users = self.users.take_news();
+        let is_new = std::mem::take(&mut self.is_new) || of_users;
+        is_new.then(|| (self.commands.clone(), self.users.clone(), self.greeting.clone()))
     }
 
     /// Returns whether the server is a node of a cluster.
@@ -499,6 +506,9 @@ impl Follower {
                 let (hello, _) = resp::tree(reply)?;
                 let mode = hello.get(b"mode").and_then(Value::text);
                 self.is_cluster = mode == Some(b"cluster");
+            }
+            Asked::Setup(HELLO) => {
+                (self.greeting, self.is_new) = (Greeting::new(reply), true);
             }
             Asked::Setup(_) | Asked::Any => {}
             Asked::Policy => {

@@ -240,7 +240,8 @@ impl Core {
 
     fn publish(&mut self, now: Nanos) {
         self.shared.is_cluster.store(self.follower.is_cluster(), Ordering::Relaxed);
-        if let Some((commands, users)) = self.follower.news() {
+        if let Some((commands, users, greeting)) = self.follower.news() {
+            self.shared.greeting.store(greeting.map(Arc::new));
             self.shared.commands.store(commands);
             self.shared.users.store(Arc::new(users));
             // Pairs with `Ways::refresh`.

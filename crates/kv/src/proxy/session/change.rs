@@ -60,6 +60,8 @@ pub enum Change {
     Monitor,
     /// What comes next is no reply.
     Loose,
+    /// The client does not get it.
+    Swallow,
     /// The numbers of the MULTI and the WATCH that it ends.
     Reset((u64, u64)),
     /// A command that blocks.

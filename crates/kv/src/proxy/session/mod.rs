@@ -27,11 +27,13 @@ mod replies;
 mod requests;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod rig;
+mod sharing;
 #[cfg(test)]
 mod tests;
 
 pub use change::{Change, Confirms, Effect, Marks, Topic};
 use owed::Queue;
+pub use sharing::{Greeting, Place};
 
 use super::Shared;
 use super::buffer::Out;
@@ -205,10 +207,14 @@ pub struct Session {
     seen: replies::Seen,
     /// The client's error, written at the end.
     refusal: Vec<u8>,
+    place: Place,
+    /// The client's name, on a shared lane.
+    name: Option<Box<[u8]>>,
 }
 
 impl Session {
-    pub fn new() -> Session {
+    /// Returns the session of a new client.
+    pub fn new(place: Place) -> Session {
         Session {
             to_client: Out::default(),
             to_server: Out::default(),
@@ -227,12 +233,14 @@ impl Session {
             silent_closing: None,
             seen: replies::Seen::default(),
             refusal: Vec::new(),
+            place,
+            name: None,
         }
     }
 
     /// Returns whether bytes of the client are taken now.
     pub fn takes_client(&self) -> bool {
-        self.end.is_none() && !self.blocked
+        self.end.is_none() && !self.blocked && self.place != Place::Leaving
     }
 
     /// Returns whether bytes of the server are taken now.
@@ -245,6 +253,7 @@ impl Session {
         self.owed.replies() == 0
             && self.to_server.is_empty()
             && !self.blocked
+            && self.place != Place::Leaving
             && self.refusal.is_empty()
     }
 

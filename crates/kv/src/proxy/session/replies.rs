@@ -122,7 +122,11 @@ impl Session {
             }
             let step = self.replies.scan(rest).map_err(|_| NoReply)?;
             let (of_reply, behind) = rest.split_at_checked(step.len).ok_or(NoReply)?;
-            self.to_client.end().extend_from_slice(of_reply);
+            let swallows = !self.replies.is_push()
+                && matches!(self.owed.front(), Some(Effect::Change(change)) if matches!(**change, Change::Swallow));
+            if !swallows {
+                self.to_client.end().extend_from_slice(of_reply);
+            }
             self.seen.add(of_reply);
             rest = behind;
             if step.end {

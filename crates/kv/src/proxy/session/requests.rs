@@ -1,5 +1,6 @@
 //! What a client asks: answered from the cache, or marked and passed on.
 
+use super::sharing::{Place, Share};
 use super::{
     Change, Confirms, Effect, End, Large, Marks, OUT_MAX, OWED_MAX, QUEUED_MAX, SILENT_MAX,
     SKELETON_ARGS, SKELETON_MAX, Session, State, Topic, Turn, Version,
@@ -71,11 +72,18 @@ impl Session {
                 self.blocked = true;
                 break;
             }
+            if self.place == Place::Leaving {
+                break;
+            }
             match requests.scan(rest) {
                 Ok(Scan::Whole { len }) => {
                     let raw = rest.get(..len).unwrap_or_default();
                     match self.large.take() {
-                        None => self.request(requests.request(rest), raw, turn),
+                        None => {
+                            if !self.request(requests.request(rest), raw, turn) {
+                                break;
+                            }
+                        }
                         Some(mut large) => {
                             large.add(requests.request(rest), None);
                             self.large_request(&large, raw, turn);
@@ -87,6 +95,11 @@ impl Session {
                     let waits =
                         scan == Scan::Partial && rest.len() < BUFFER_MIN && self.large.is_none();
                     if waits {
+                        break;
+                    }
+                    if self.place == Place::Shared {
+                        // Others would wait for the rest of it.
+                        self.place = Place::Leaving;
                         break;
                     }
                     let part = requests.take(rest);
@@ -156,22 +169,35 @@ impl Session {
         self.pass((command, class), request, raw, turn);
     }
 
-    fn request(&mut self, request: Request<'_>, raw: &[u8], turn: &mut Turn<'_>) {
+    /// Takes a request; returns whether it could: not if it has to wait for a connection of the
+    /// client's own.
+    fn request(&mut self, request: Request<'_>, raw: &[u8], turn: &mut Turn<'_>) -> bool {
         // An empty line is no command, and has no reply.
         if request.is_empty() {
-            return;
+            return true;
         }
-        turn.totals.commands += 1;
         let commands = turn.ways.commands.clone();
         let command = commands.find(&request);
         let class = command.class(&request);
+        if self.place == Place::Shared {
+            match self.share((command, class), request, turn) {
+                Share::Passes => {}
+                Share::Answered => return true,
+                Share::Leaves => {
+                    self.place = Place::Leaving;
+                    return false;
+                }
+            }
+        }
+        turn.totals.commands += 1;
         if let Class::Cacheable(null) = class
             && self.from_cache((command, null), request, turn)
         {
-            return;
+            return true;
         }
         self.state.asking = class == Class::Other && command.name() == "asking";
         self.pass((command, class), request, raw, turn);
+        true
     }
 
     /// Answers a read from the cache, if that has the reply.

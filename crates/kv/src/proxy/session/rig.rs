@@ -1,10 +1,10 @@
 //! A session with all that it stands on, but without sockets, for tests and the fuzz target.
 
-use super::{OUT_MAX, OWED_MAX, Rules, Session, Turn};
+use super::{OUT_MAX, OWED_MAX, Place, Rules, Session, Turn};
 use crate::proxy::buffer::Out;
 use crate::proxy::commands::{Commands, GET};
 use crate::proxy::core::{COUNTING, Note};
-use crate::proxy::settings::Order;
+use crate::proxy::settings::{Lanes, Order};
 use crate::proxy::slots::{self, Filled, Variant};
 use crate::proxy::totals::{CoreTotals, ProxyTotals};
 use crate::proxy::users::Users;
@@ -63,6 +63,9 @@ impl Rig {
             stop: AtomicBool::new(false),
             rules: ArcSwap::from_pointee(Rules { order, ..Rules::default() }),
             clients_max: 1,
+            lanes: Lanes::Dedicated,
+            greeting: ArcSwapOption::empty(),
+            clients_next: AtomicU64::new(0),
             seed,
             address: ArcSwapOption::empty(),
             commands: ArcSwap::from_pointee(Commands::builtin()),
@@ -77,7 +80,7 @@ impl Rig {
         let slots = workers.remove(0);
         let mut ways = Ways::new(slots, to_core, wake, Duration::from_millis(1));
         ways.refresh(&shared);
-        let (session, totals) = (Session::new(), ProxyTotals::default());
+        let (session, totals) = (Session::new(Place::Own), ProxyTotals::default());
         let (_keeper, _poll) = (keeper, poll);
         Rig { session, totals, ways, shared, counter, core, notes, now: 0, _keeper, _poll }
     }
