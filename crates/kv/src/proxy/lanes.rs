@@ -96,7 +96,7 @@ impl Lane {
             let (piece, rest) = bytes.split_at_checked(step.len).ok_or(Unasked)?;
             *bytes = rest;
             // Nothing on a lane asks for pushes.
-            if self.replies.is_push() {
+            if self.replies.kind() == Some(b'>') {
                 continue;
             }
             if self.greets {
