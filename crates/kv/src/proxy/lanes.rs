@@ -96,8 +96,8 @@ impl Lane {
             let (piece, rest) = bytes.split_at_checked(step.len).ok_or(Unasked)?;
             *bytes = rest;
             // Nothing on a lane asks for pushes.
-            if self.replies.kind() == Some(b'>') {
-                continue;
+            if self.replies.is_push() {
+                return Err(Unasked);
             }
             if self.greets {
                 self.greets = !step.end;
@@ -139,7 +139,7 @@ mod tests {
         lane.send((2, 20), b"b", 1);
         lane.send((1, 10), b"c", 1);
         assert_eq!(lane.out.len(), b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\nabc".len());
-        let bytes = b"%1\r\n+proto\r\n:3\r\n+1\r\n$3\r\nfoo\r\n>1\r\n+push\r\n:2\r\n_\r\n";
+        let bytes = b"%1\r\n+proto\r\n:3\r\n+1\r\n$3\r\nfoo\r\n:2\r\n_\r\n";
         let mut got: Vec<(Of, Vec<u8>)> = Vec::new();
         // One byte at a time.
         let mut whole = true;
@@ -173,5 +173,9 @@ mod tests {
         assert_eq!(lane.out.len(), 0);
         lane.open(true);
         assert_eq!(lane.take(&mut &b"-NOPROTO\r\n"[..]), Err(Unasked));
+        lane.lost();
+        lane.open(false);
+        lane.send((1, 10), b"a", 1);
+        assert_eq!(lane.take(&mut &b">1\r\n+push\r\n"[..]), Err(Unasked));
     }
 }
