@@ -306,7 +306,7 @@ fn hot_keys_are_answered_and_shown_and_no_key_leaves_by_metrics_or_log() {
     });
     let text = proxy.hot(&[]);
     assert!(
-        text.contains("hot keys; ") && text.contains("since\nthe start answered here"),
+        text.contains(" keys are cached; ") && text.contains("since\nthe start answered here"),
         "{text}"
     );
     let hot: Value = serde_json::from_str(&proxy.hot(&["--format", "json"])).expect("a document");

@@ -136,9 +136,9 @@ fn render_proxy(hot: &hot_keys::Hot) -> String {
              (mode observe: nothing is cached)"
         ),
         (false, _) => format!(
-            "{shown} of {} hot keys; {all} keys read/s, {share} of them these; {} of all reads \
+            "{all} keys read/s, {share} of them these {shown}; {} keys are cached; {} of all reads \
              since\nthe start answered here",
-            hot.known,
+            hot.cached,
             percent(hot.hits, hot.reads),
         ),
     };
@@ -174,7 +174,7 @@ mod tests {
             reads: 2000,
             hits: 500,
             keys_read: 1000,
-            known: 7,
+            cached: 7,
             keys: vec![key("a\\x00", 600, 450, true), key("b", 150, 0, false)],
             ..hot_keys::Hot::default()
         };
@@ -183,7 +183,7 @@ mod tests {
         for part in [
             "a\\x00 yes 600 60.0 % 450 75.0 % 2",
             "b no 150 15.0 % 0 0.0 % -",
-            "2 of 7 hot keys; 1000 keys read/s, 75.0 % of them these; 25.0 % of all reads",
+            "1000 keys read/s, 75.0 % of them these 2; 7 keys are cached; 25.0 % of all reads",
         ] {
             assert!(table.contains(part), "{table}");
         }

@@ -37,8 +37,8 @@ pub struct Hot {
     pub hits: u64,
     /// Keys read in the last second.
     pub keys_read: u64,
-    /// Hot keys that are known; `keys` has the hottest of these.
-    pub known: usize,
+    /// Keys that are cached.
+    pub cached: u64,
     /// Whether `keys` have pseudonyms.
     pub hashed: bool,
     /// The hottest ones first.
@@ -64,7 +64,7 @@ mod answer {
                 Ok(most) => most,
                 Err(error) => return Hot { schema, error, ..Hot::default() },
             };
-            let (totals, _) = handle.totals();
+            let (totals, core) = handle.totals();
             let hottest = handle.hottest();
             let name = |key: &[u8]| match hashed {
                 true => handle.pseudonym(key),
@@ -77,7 +77,7 @@ mod answer {
                 reads: totals.reads,
                 hits: totals.hits,
                 keys_read: hottest.reads,
-                known: hottest.keys.len(),
+                cached: core.cached,
                 hashed,
                 keys: keys.collect(),
                 error: String::new(),
