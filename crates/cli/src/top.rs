@@ -70,7 +70,8 @@ fn parse_interval(text: &str) -> Result<f64, String> {
 /// Connects to the status socket of a service.
 pub fn connect(path: &Path) -> Result<UnixStream> {
     let name = path.display();
-    let stream = UnixStream::connect(path).with_context(|| format!("{name}: no switch, gateway or proxy answers"))?;
+    let stream = UnixStream::connect(path)
+        .with_context(|| format!("{name}: no switch, gateway or proxy answers"))?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     stream.set_write_timeout(Some(ANSWER_MAX))?;
     Ok(stream)
@@ -172,7 +173,8 @@ impl Reading {
 
 /// Reads the status over HTTP.
 fn get(address: SocketAddr) -> Result<String> {
-    let none = || format!("{address}: no switch, gateway or proxy answers; see --address and --socket");
+    let none =
+        || format!("{address}: no switch, gateway or proxy answers; see --address and --socket");
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX).with_context(none)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     // HTTP/1.0: the answer is one piece and ends with the connection.

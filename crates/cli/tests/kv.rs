@@ -154,7 +154,11 @@ fn what_is_wrong_is_named_and_fails() {
             "--server ::1:x: must be ADDRESS or ADDRESS:PORT",
         ),
         (&["put", "key", "v", "--server", "127.0.0.1,127.0.0.1"], 1, "127.0.0.1:8779: must be the"),
-        (&["hot", "--socket", "/nonexistent"], 1, "/nonexistent: no switch, gateway or proxy answers"),
+        (
+            &["hot", "--socket", "/nonexistent"],
+            1,
+            "/nonexistent: no switch, gateway or proxy answers",
+        ),
         (&["agent", "--listen", "192.0.2.1:0", "--metrics", "off"], 1, "listen 192.0.2.1:0: "),
         (&["agent", "--device", "host"], 1, "--device: \"host\": must be ADDRESS or ADDRESS:PORT"),
         (

@@ -328,7 +328,8 @@ mod tests {
             Config::new(source).unwrap_or_else(|problems| panic!("{problems}"))
         };
         let before = config(&[("order", "key")]);
-        for rule in [("prefix", "a"), ("deny", "b"), ("order", "connection"), ("scripts", "close")] {
+        for rule in [("prefix", "a"), ("deny", "b"), ("order", "connection"), ("scripts", "close")]
+        {
             assert!(config(&[rule]).is_fixed_as(&before), "{rule:?}");
         }
         for other in [

@@ -168,8 +168,15 @@ pub mod tests {
             };
             totals.missed[Missed::NotCached.index()] = 9000 * n;
             totals.missed[Missed::Writing.index()] = 1000 * n;
-            let core = CoreTotals { cached: 10_000, filled: 9_990, open: 1, lease_ms: 43, ..CoreTotals::default() };
-            let (address, upstream) = ("127.0.0.1:6380".to_owned(), "redis://127.0.0.1:6379".to_owned());
+            let core = CoreTotals {
+                cached: 10_000,
+                filled: 9_990,
+                open: 1,
+                lease_ms: 43,
+                ..CoreTotals::default()
+            };
+            let (address, upstream) =
+                ("127.0.0.1:6380".to_owned(), "redis://127.0.0.1:6379".to_owned());
             Status { uptime_ms, address, upstream, mode: "cache".to_owned(), totals, core }
         };
         Rates::between(&status(1000, 1), &status(3000, 3)).expect("two seconds")
