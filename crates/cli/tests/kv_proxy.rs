@@ -344,8 +344,9 @@ fn sighup_reads_the_rules_again_and_no_other_setting() {
     let mut proxy = Proxy::start(&lines(""));
     redis_cli(redis.port, &["SET", KEY, "1"]);
     proxy.heat(KEY);
+    let file = proxy.at("proxy.toml");
     let write = |more: &str| {
-        std::fs::write(proxy.folder.path().join("proxy.toml"), lines(more)).expect("written");
+        std::fs::write(&file, lines(more)).expect("written");
     };
     write("deny = \"secret:\"");
     proxy.signal("HUP");

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 /// List the hottest keys of a cache: of a device, or of a proxy before Redis
 ///
-/// A device is a switch in `--mode netcache`. Of a proxy (`overbank kv proxy`), the figures are those
-/// of the last second; with `--mode observe` they say what a cache would save.
+/// A device is a switch in `--mode netcache`. Figures of a proxy (`overbank kv proxy`) are of the
+/// last second; with `--mode observe` they say what a cache would save.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank kv hot --socket /run/overbank.sock              a switch with --status-socket

@@ -308,7 +308,7 @@ impl Session {
             };
             let waits = self.under_way & bit(hash) != 0;
             result = Err(if waits { Missed::Order } else { missed(miss) });
-            // Those behind an earlier command count as well: in a deep pipeline, they are most reads
+            // Reads behind an earlier command count, too: in a deep pipeline, they are most reads
             // of a hot key.
             let is_hot = counter.count_batch(&[hash]) != 0;
             let (wants, at_once) = match miss {
