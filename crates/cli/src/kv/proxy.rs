@@ -336,7 +336,7 @@ mod tests {
             ("entries", "7"),
             ("mode", "observe"),
             ("upstream", "redis://:secret@127.0.0.1:6379"),
-            ("log-level", "debug"),
+            ("log", "debug"),
         ] {
             assert!(!config(&[other]).is_fixed_as(&before), "{other:?}");
         }
