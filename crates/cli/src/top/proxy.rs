@@ -109,9 +109,10 @@ impl Rates {
             short(of("promoted")),
             short(of("evicted")),
         );
-        let lease = match of("open") > 0.0 {
-            true => format!("hits are served, lease {} ms old", of("lease_ms")),
-            false => "NO HITS: closed, or the server is not followed".to_owned(),
+        let lease = match (of("open") > 0.0, &*self.mode) {
+            (true, "observe") => "mode observe: nothing is cached".to_owned(),
+            (true, _) => format!("hits are served, lease {} ms old", of("lease_ms")),
+            (false, _) => "NO HITS: closed, or the server is not followed".to_owned(),
         };
         let _ = write!(
             text,
