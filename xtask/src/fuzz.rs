@@ -83,8 +83,7 @@ pub struct Options {
     /// One target: extract, bridge, edit, rules, capture, cache_ops, lookaside, fib_image,
     /// partition_image, partition_deltas, openflow, settings, port_specs, queries, sessions,
     /// documents, gtpu, stores, requests, pfcp, device, key_files, kv_agent, tree_ops,
-    /// resp, memcached, proxy_session
-    /// [default: all]
+    /// resp, memcached, proxy_session [default: all]
     target: Option<String>,
 }
 

@@ -10,7 +10,7 @@
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use overbank_wire::resp::{self, Replies};
-use rand::{RngExt as _, SeedableRng as _};
+use rand::{Rng as _, SeedableRng as _};
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 use std::error::Error;

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `worker` | a thread and its clients: sockets |
 //! | `session` | one client's connection as a pure machine |
-//! | `core` | the thread of the tracking connection; `follow` is its protocol, `hot` its decisions |
+//! | `core` | the thread of the tracking connection: `follow` is its protocol, `hot` decides |
 //! | `slots` | what threads share: cached replies, and which may be served |
 //! | `commands` | what Redis' commands do, and to which keys |
 //! | `form`, `users` | which replies belong to a request, and which users may be given them |

@@ -54,7 +54,7 @@ impl Users {
         std::mem::take(&mut self.is_new)
     }
 
-    /// Adds a user who may nothing so far; returns whether it is new.
+    /// Adds a user without privileges so far; returns whether it is new.
     pub fn add(&mut self, name: &[u8]) -> bool {
         let is_new = !self.may.contains_key(name);
         if is_new {

@@ -79,7 +79,7 @@ impl Ways {
         }
     }
 
-    /// Returns whether a user may be served hits; asks the core about one who is not known.
+    /// Returns whether a user may be served hits; asks the core about an unknown one.
     pub fn may_read(&mut self, user: Option<&[u8]>) -> bool {
         let may = self.users.may(user);
         if let (None, Some(user)) = (may, user) {

@@ -178,7 +178,7 @@ impl Worker {
         Ok((worker, waker))
     }
 
-    /// Serves until it is told to stop.
+    /// Serves until the proxy stops.
     ///
     /// # Errors
     /// The system's poll fails.

@@ -1,5 +1,9 @@
 //! The proxy before a real Redis: what is cached is what the server has.
 #![cfg(feature = "proxy")]
 
+mod faults;
+mod features;
+mod history;
 mod hits;
+mod same;
 mod servers;

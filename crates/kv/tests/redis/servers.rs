@@ -8,6 +8,8 @@ use overbank_wire::resp::{self, Replies};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -166,5 +168,57 @@ impl Connection {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         self.send(&words);
         String::from_utf8_lossy(&self.reply()).into_owned()
+    }
+}
+
+/// Bytes between a proxy and a server, where those to the tracking connection can be held back.
+pub struct Relay {
+    pub port: u16,
+    stalled: Arc<AtomicBool>,
+}
+
+impl Relay {
+    pub fn start(server: u16) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let stalled = Arc::new(AtomicBool::new(false));
+        let flag = stalled.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let Ok(client) = client else { return };
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+                let is_tracking = Arc::new(AtomicBool::new(false));
+                for (from, to, is_back) in [(&client, &server, false), (&server, &client, true)] {
+                    let (from, to) = (from.try_clone(), to.try_clone());
+                    let (Ok(mut from), Ok(mut to)) = (from, to) else { continue };
+                    let (flag, is_tracking) = (flag.clone(), is_tracking.clone());
+                    std::thread::spawn(move || {
+                        let mut bytes = [0; 16 << 10];
+                        while let Ok(count @ 1..) = from.read(&mut bytes) {
+                            let some = &bytes[..count];
+                            if !is_back && some.windows(8).any(|word| word == b"TRACKING") {
+                                is_tracking.store(true, Ordering::SeqCst);
+                            }
+                            while is_back
+                                && is_tracking.load(Ordering::SeqCst)
+                                && flag.load(Ordering::SeqCst)
+                            {
+                                std::thread::sleep(Duration::from_millis(1));
+                            }
+                            if to.write_all(some).is_err() {
+                                break;
+                            }
+                        }
+                        // The other side may be closed already.
+                        let _ = to.shutdown(std::net::Shutdown::Both);
+                    });
+                }
+            }
+        });
+        Relay { port, stalled }
+    }
+
+    pub fn stall(&self, stalled: bool) {
+        self.stalled.store(stalled, Ordering::SeqCst);
     }
 }

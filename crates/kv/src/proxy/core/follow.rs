@@ -12,7 +12,8 @@
 //! - The lease lasts from the *sending* of the last answered PING: what was written before that has
 //!   been pushed before its answer.
 //! - A value's deadline is reckoned from the sending of its fill: it is never served past its
-//!   expiry at the server. PTTL comes first: a value that expires between the two is read as absent.
+//!   expiry at the server. PTTL comes first: a value that expires between the
+//!   two is read as absent.
 //! - A lost connection, a flush, another role: everything is dropped at once.
 //! - Bounded: [`FILLS_MAX`] fills at a time, replies by the longest cached one.
 
@@ -133,8 +134,8 @@ pub struct Follower {
     touches: bool,
     /// The server is a node of a cluster.
     is_cluster: bool,
-    /// Closings whose commands have been answered, while nobody could be asked; and those that end
-    /// once workers know what they have changed.
+    /// Closings whose commands have been answered, while the server could not be asked; and those
+    /// that end once workers know what they have changed.
     closings: Vec<Closing>,
     ending: Vec<Closing>,
     next_beat: Nanos,

@@ -24,6 +24,13 @@ pub const EPOCH: Nanos = SECOND;
 const CANDIDATES: u32 = 8;
 /// By how much a key must be hotter than one that it displaces.
 const HOTTER_PERCENT: u64 = 25;
+/// And at least: keys of a flat law, asked for two or three times, displace nothing.
+const HOTTER_LEAST: u64 = 3;
+/// Keys that wait are decided at once if they are few, otherwise ten times a second.
+const FEW: usize = 256;
+const DECIDE: Nanos = SECOND / 10;
+/// Epochs that the threshold stays where too many reports have put it.
+const STAYS: u32 = 10;
 /// Reports in an epoch that the threshold aims at.
 const REPORTS: std::ops::RangeInclusive<u64> = 200..=2000;
 /// Writes to 100 reads from which on a key is left out, after how many epochs, and how long.
@@ -31,7 +38,7 @@ const WRITES_PERCENT: u64 = 25;
 const WRITES_EPOCHS: u8 = 3;
 const BARRED: Nanos = 10 * SECOND;
 /// Keys that wait or are left out: at most, each.
-const WAITING_MAX: usize = 1 << 14;
+const WAITING_MAX: usize = 1 << 13;
 /// Promotions of a decision.
 const PROMOTIONS: usize = 1000;
 /// Keys that are shown: at most.
@@ -54,6 +61,8 @@ struct Cached {
     /// Times that it was written or invalidated in this epoch, and epochs with too many.
     writes: u64,
     written: u8,
+    /// Its place among those that are drawn from.
+    at: usize,
 }
 
 /// A hot key, to be shown.
@@ -99,6 +108,9 @@ pub struct Hot<F> {
     counting: sketch::Settings,
     random: Pcg32,
     epoch_end: Nanos,
+    decide_at: Nanos,
+    /// Epochs before the threshold may fall.
+    stays: u32,
     reports: u64,
     wanted: HashMap<u128, Wanted<F>>,
     cached: HashMap<SlotId, Cached>,
@@ -120,6 +132,8 @@ impl<F: PartialEq> Hot<F> {
             counting: COUNTING,
             random: Pcg32::new(seed, 1),
             epoch_end: EPOCH,
+            decide_at: 0,
+            stays: 0,
             reports: 0,
             wanted: HashMap::new(),
             cached: HashMap::new(),
@@ -143,11 +157,12 @@ impl<F: PartialEq> Hot<F> {
         }
         let room = self.wanted.len() < WAITING_MAX;
         match self.wanted.get_mut(&hash) {
-            Some(wanted) => {
-                if wanted.forms.len() < slots::VARIANTS_MAX && !wanted.forms.contains(&form) {
-                    wanted.forms.push(form);
-                }
+            Some(wanted)
+                if wanted.forms.len() < slots::VARIANTS_MAX && !wanted.forms.contains(&form) =>
+            {
+                wanted.forms.push(form);
             }
+            Some(_) => {}
             None if room => {
                 self.wanted.insert(hash, Wanted { key: key.into(), forms: vec![form] });
             }
@@ -191,8 +206,12 @@ impl<F: PartialEq> Hot<F> {
     /// A key was evicted for another reason.
     pub fn forget(&mut self, slot: SlotId) {
         self.totals.evicted += 1;
-        self.cached.remove(&slot);
-        self.drawn.retain(|drawn| *drawn != slot);
+        let Some(Cached { at, .. }) = self.cached.remove(&slot) else { return };
+        self.drawn.swap_remove(at);
+        let moved = self.drawn.get(at).and_then(|moved| self.cached.get_mut(moved));
+        if let Some(moved) = moved {
+            moved.at = at;
+        }
     }
 
     /// Returns the hottest keys of the epoch that has ended, the hottest first, once.
@@ -208,7 +227,10 @@ impl<F: PartialEq> Hot<F> {
         observe: bool,
         out: &mut Vec<Decision<F>>,
     ) {
-        if !observe {
+        // Few are decided at once: a new hot key waits for nothing.
+        let is_due = self.wanted.len() <= FEW || now >= self.decide_at;
+        if !observe && is_due {
+            self.decide_at = now + DECIDE;
             self.promote(core, out);
         }
         if now >= self.epoch_end {
@@ -227,7 +249,7 @@ impl<F: PartialEq> Hot<F> {
             if slot.is_none()
                 && core.slot(hash).is_none()
                 && let Some((coldest, cold)) = self.coldest(core)
-                && count * 100 > cold * (100 + HOTTER_PERCENT)
+                && count * 100 > cold * (100 + HOTTER_PERCENT) + 100 * HOTTER_LEAST
             {
                 core.evict(coldest);
                 self.forget(coldest);
@@ -237,8 +259,9 @@ impl<F: PartialEq> Hot<F> {
             let Some(slot) = slot else { continue };
             let Some(Wanted { forms, .. }) = self.wanted.remove(&hash) else { continue };
             self.totals.promoted += 1;
-            self.cached.insert(slot, Cached { epochs: 0, hits: 0, writes: 0, written: 0 });
+            let at = self.drawn.len();
             self.drawn.push(slot);
+            self.cached.insert(slot, Cached { epochs: 0, hits: 0, writes: 0, written: 0, at });
             out.push(Decision::Promoted(slot, forms));
         }
     }
@@ -319,6 +342,9 @@ impl<F: PartialEq> Hot<F> {
         let sketch::Settings { threshold, sample_log2 } = &mut self.counting;
         if self.reports > *REPORTS.end() {
             *threshold = threshold.saturating_mul(2);
+            self.stays = STAYS;
+        } else if self.stays > 0 {
+            self.stays -= 1;
         } else if self.reports < *REPORTS.start() {
             *threshold = (*threshold / 2).max(COUNTING.threshold);
         }

@@ -111,7 +111,7 @@ impl Core {
         Ok((core, waker))
     }
 
-    /// Follows the server until it is told to stop.
+    /// Follows the server until the proxy stops.
     ///
     /// # Errors
     /// The system's poll fails.

@@ -12,7 +12,7 @@ pub enum Marks {
 /// Which confirmations a command of the subscribe family gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirms {
-    /// So many.
+    /// This many.
     Left(usize),
     /// One for each channel of the kind at the time, but at least one.
     All,

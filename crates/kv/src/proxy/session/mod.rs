@@ -15,9 +15,10 @@
 //!   is known and plain, and no command on the same key is on its way.
 //! - Where replies cannot be counted (MONITOR, CLIENT REPLY OFF) there are no hits, and what is
 //!   written stays marked.
-//! - Bounded: [`OUT_MAX`] bytes towards each side, [`OWED_MAX`] entries of what is owed,
-//!   [`BUFFER_MIN`](overbank_wire::scan::BUFFER_MIN) bytes of a request that has not come whole; longer ones are passed on in
-//!   pieces, and of those only short arguments are kept, [`SKELETON_MAX`] bytes in all.
+//! - Bounded: about [`OUT_MAX`] bytes towards each side, [`OWED_MAX`] entries of what is owed,
+//!   [`BUFFER_MIN`](overbank_wire::scan::BUFFER_MIN) bytes of a request that has not come whole.
+//!   Longer ones are passed on in pieces, and of those only short arguments are kept,
+//!   [`SKELETON_MAX`] bytes in all.
 //!
 //! Panics: none, on any bytes of either side.
 

@@ -6,14 +6,14 @@
 //!              held: bytes of local replies, in the same order           12 bytes of the cache, …
 //! ```
 //!
-//! Cost: a run of replies that change nothing is one entry, so a pipeline of a million reads is one.
+//! Cost: a run of replies that change nothing is one entry: a pipeline of a million reads is one.
 
 use std::collections::VecDeque;
 
 /// One entry.
 #[derive(Debug)]
 enum Owed<E> {
-    /// So many replies of the server that change nothing: at least one.
+    /// Number of replies of the server that change nothing: at least one.
     Plain(u64),
     /// A reply of the server, and what it changes.
     Reply(E),

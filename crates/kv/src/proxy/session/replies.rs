@@ -3,6 +3,7 @@
 use super::owed::Front;
 use super::{Change, Confirms, Effect, Marks, NoReply, Session, State, Topic, Turn, Version};
 use crate::proxy::ways::Ways;
+use overbank_wire::resp::ReplyError;
 use std::sync::Arc;
 
 /// Bytes of a reply that are looked at, of its begin and of its end.
@@ -120,7 +121,15 @@ impl Session {
                 self.to_client.end().extend_from_slice(rest);
                 return Ok(());
             }
-            let step = self.replies.scan(rest).map_err(|_| NoReply)?;
+            let step = match self.replies.scan(rest) {
+                Ok(step) => step,
+                // Redis 7.0 writes a push into the reply of EXEC whose PUBLISH has caused it.
+                Err(ReplyError::Place) => {
+                    self.loosen(turn.ways);
+                    continue;
+                }
+                Err(_) => return Err(NoReply),
+            };
             let (of_reply, behind) = rest.split_at_checked(step.len).ok_or(NoReply)?;
             let swallows = !self.replies.is_push()
                 && matches!(self.owed.front(), Some(Effect::Change(change)) if matches!(**change, Change::Swallow));
@@ -232,7 +241,7 @@ impl Session {
         let is_done = !is_error && !is_queued;
         match change {
             Change::Select(db) if is_done => state.db = db,
-            // When it is done, and whether, the reply of EXEC tells nobody.
+            // When it is done, and whether, the reply of EXEC does not show.
             Change::Select(_) if is_queued => state.db = None,
             Change::Hello(user) if is_done => {
                 state.version = match self.seen.head().first() {
@@ -333,7 +342,7 @@ impl State {
         self.watch.1 &= self.watch.0 != watch || !unwatches;
     }
 
-    /// The server has confirmed that so many channels and patterns, or shard channels, are left.
+    /// The server has confirmed the number of channels and patterns, or shard channels, left.
     fn confirmed(&mut self, topic: Topic, count: u64) {
         let other = match topic {
             Topic::Channels => self.subscribed[Topic::Patterns as usize],

@@ -172,8 +172,12 @@ impl Session {
     /// Takes a request; returns whether it could: not if it has to wait for a connection of the
     /// client's own.
     fn request(&mut self, request: Request<'_>, raw: &[u8], turn: &mut Turn<'_>) -> bool {
-        // An empty line is no command, and has no reply.
+        // An empty line is no command, and has no reply, but Redis skips that.
         if request.is_empty() {
+            if self.place != Place::Shared {
+                self.to_server.end().extend_from_slice(raw);
+                self.state.skip = false;
+            }
             return true;
         }
         let commands = turn.ways.commands.clone();
@@ -191,7 +195,7 @@ impl Session {
         }
         turn.totals.commands += 1;
         if let Class::Cacheable(null) = class
-            && self.from_cache((command, null), request, turn)
+            && self.answer_cached((command, null), request, turn)
         {
             return true;
         }
@@ -201,7 +205,7 @@ impl Session {
     }
 
     /// Answers a read from the cache, if that has the reply.
-    fn from_cache(
+    fn answer_cached(
         &mut self,
         command: (&Command, Null),
         request: Request<'_>,
@@ -492,8 +496,8 @@ impl Session {
         }
     }
 
-    /// Returns whether the server may answer CLIENT REPLY OFF or SKIP with an error: not to a user
-    /// who may do everything, unless subscriptions or another user are on their way.
+    /// Returns whether the server may answer CLIENT REPLY OFF or SKIP with an error: not to a
+    /// user with all privileges, unless subscriptions or another user are on their way.
     fn may_refuse_modes(&self, turn: &mut Turn<'_>) -> bool {
         let State { changing, is_doubtful, version, subscribed, user, .. } = &self.state;
         let subscribes = *version == Version::Two && *subscribed != [0; 3];

@@ -14,7 +14,6 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use mio::{Poll, Token, Waker};
 use overbank::sketch::{Config, Counter, Keeper};
 use overbank_wire::resp;
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -44,7 +43,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Returns a session of a client who may read everything, before an empty cache.
+    /// Returns a session of a client that may read everything, before an empty cache.
     pub fn new(order: Order) -> Rig {
         let poll = Poll::new().expect("a poll");
         let wake = Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));
@@ -228,9 +227,4 @@ pub fn torture(data: &[u8]) {
         assert!(own > 0 || to_client == servers, "bytes that the server did not send");
     }
     rig.end();
-}
-
-/// A list of bytes that are cut at will.
-pub fn cut(bytes: &mut VecDeque<u8>, most: usize) -> Vec<u8> {
-    bytes.drain(..most.min(bytes.len())).collect()
 }
