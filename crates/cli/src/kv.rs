@@ -6,11 +6,24 @@ mod advise;
 mod agent;
 mod ask;
 mod hot;
-#[cfg(feature = "kv-proxy")]
 mod hot_keys;
 mod load;
 #[cfg(feature = "kv-proxy")]
 mod proxy;
+
+#[cfg(feature = "kv-proxy")]
+macro_rules! proxy_example {
+    () => {
+        "
+  overbank kv proxy --listen 127.0.0.1:6380 --upstream redis://127.0.0.1:6379"
+    };
+}
+#[cfg(not(feature = "kv-proxy"))]
+macro_rules! proxy_example {
+    () => {
+        ""
+    };
+}
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -23,6 +36,16 @@ use std::process::ExitCode;
 /// Exit status of a `get` that finds no value, and of one that fails: those of grep.
 const MISSING: u8 = 1;
 const FAILED: u8 = 2;
+
+/// Examples after the help; the proxy is a feature.
+pub const EXAMPLES: &str = concat!(
+    "Examples:
+  overbank kv agent                                       a server on this machine
+  overbank kv put visits 42; overbank kv get visits
+  overbank kv load --keys 100000 --theta 0.99 --writes 5 --seconds 10 --fill
+  overbank kv hot --socket /run/overbank.sock             of a device (switch --mode netcache)",
+    proxy_example!()
+);
 
 #[derive(Subcommand)]
 pub enum Command {

@@ -41,10 +41,11 @@ impl LiveCommand for Proxy {
 Passes every command of unmodified clients to an unmodified Redis, and answers reads of the hottest
 keys itself. Writes through the proxy are seen at once; others within --staleness-max. A TOML file
 may hold every setting by the same name; options override the file. Ctrl-C or SIGTERM ends the proxy
-and prints the totals.";
+and prints the totals; SIGHUP reads prefix, deny, order and scripts again.";
     const EXAMPLES: &'static str = "Examples:
   overbank kv proxy --listen 127.0.0.1:6380 --upstream redis://127.0.0.1:6379
-  overbank kv proxy --mode observe --status-socket /run/kv.sock    what a cache would save
+  overbank kv proxy --mode observe --status-socket /run/kv.sock
+  overbank kv hot --socket /run/kv.sock                   what a cache would save
   overbank kv proxy --deny lock:,session: --staleness-max 0.5
   overbank kv proxy --config proxy.toml --check";
 }
@@ -57,6 +58,9 @@ struct Config {
     service: ServiceSettings,
     metrics_required: bool,
 }
+
+/// What a reload cannot change.
+const FIXED: &str = "only prefix, deny, order and scripts change without a restart";
 
 impl Config {
     fn new(source: Source) -> Result<Config, Problems> {
@@ -72,6 +76,18 @@ impl Config {
         let (proxy, service) = (proxy?, service?);
         proxy.check(check);
         Some(Config { proxy, service, metrics_required })
+    }
+
+    /// Returns whether both have the same settings, but for those that a reload changes.
+    fn is_fixed_as(&self, other: &Config) -> bool {
+        let rest = |config: &Config| {
+            let Config { proxy, service, metrics_required } = config;
+            let (order, scripts) = (other.proxy.order, other.proxy.scripts);
+            let proxy = ProxySettings { prefix: None, deny: None, order, scripts, ..proxy.clone() };
+            // Not printed; a password shows in its upstream alone.
+            (format!("{proxy:?}{service:?}{metrics_required}"), proxy.upstream)
+        };
+        rest(self) == rest(other)
     }
 }
 
@@ -106,7 +122,9 @@ pub fn run(args: &Args) -> Result<()> {
         upstream,
         mode: proxy.mode,
     });
-    let ended = runtime.block_on(serve(&config, &running, documents.clone(), signals, endpoints));
+    let reload = || reload(args, &config, running.handle());
+    let serving = serve(service, &running, documents.clone(), (signals, &reload), endpoints);
+    let ended = runtime.block_on(serving);
     runtime.shutdown_timeout(CLOSE_MAX);
     let totals = running.stop();
     ended?;
@@ -118,23 +136,43 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Reads the settings again, all or none.
+fn reload(args: &Args, before: &Config, handle: &Handle) {
+    match Config::new(args.source()) {
+        Ok(config) if config.is_fixed_as(before) => {
+            handle.reload(&config.proxy);
+            tracing::info!("prefix, deny, order and scripts read again");
+        }
+        Ok(_) => tracing::error!("settings unchanged: {FIXED}"),
+        Err(problems) => {
+            for problem in &problems.0 {
+                tracing::error!(%problem, "settings unchanged");
+            }
+        }
+    }
+}
+
 /// Serves the documents until it is time to stop.
 async fn serve(
-    config: &Config,
+    service: &ServiceSettings,
     running: &Running,
     documents: Arc<Served>,
-    mut signals: Signals,
+    (mut signals, reload): (Signals, &dyn Fn()),
     endpoints: Endpoints,
 ) -> Result<()> {
     let (stop, stopped) = watch::channel(false);
     let _socket_file = endpoints.serve(documents.clone(), &documents.limits, stopped)?;
     notify("READY=1");
-    let end = config.service.duration.map(|duration| documents.started + duration);
+    let end = service.duration.map(|duration| documents.started + duration);
     let mut look = tokio::time::interval(LOOK_EVERY);
     let reason = loop {
         tokio::select! {
             asked = signals.next() => match asked {
-                Asked::Reload => tracing::info!("SIGHUP: there is nothing to reload"),
+                Asked::Reload => {
+                    notify("RELOADING=1");
+                    reload();
+                    notify("READY=1");
+                }
                 Asked::End(reason) => break reason,
             },
             _ = look.tick() => {
@@ -216,7 +254,7 @@ impl Documents for Served {
 
     fn answer(&self, line: &str) -> serde_json::Result<Vec<u8>> {
         if line.starts_with("hot") {
-            return serde_json::to_vec(&hot_keys::Hot::answer(&self.handle, line));
+            return serde_json::to_vec(&hot_keys::Hot::answer(&self.handle, self.mode, line));
         }
         self.status()
     }
@@ -280,6 +318,42 @@ mod tests {
             assert!(problem.starts_with(what), "{problem}");
         }
         assert_eq!(problems(&[]), "");
+    }
+
+    #[test]
+    fn a_reload_changes_rules_alone() {
+        let config = |flags: &[(&str, &str)]| {
+            let mut source = Source::new(&SECTIONS);
+            flags.iter().for_each(|(name, value)| source.flag(name, [value]));
+            Config::new(source).unwrap_or_else(|problems| panic!("{problems}"))
+        };
+        let before = config(&[("order", "key")]);
+        for rule in [("prefix", "a"), ("deny", "b"), ("order", "connection"), ("scripts", "close")]
+        {
+            assert!(config(&[rule]).is_fixed_as(&before), "{rule:?}");
+        }
+        for other in [
+            ("entries", "7"),
+            ("mode", "observe"),
+            ("upstream", "redis://:secret@127.0.0.1:6379"),
+            ("log", "debug"),
+        ] {
+            assert!(!config(&[other]).is_fixed_as(&before), "{other:?}");
+        }
+    }
+
+    /// Settings that are not commented out in `packaging/proxy.toml`.
+    const ACTIVE: [&str; 2] = ["listen", "upstream"];
+
+    #[test]
+    fn the_packaged_configuration_is_right() {
+        let text = text::example("kv proxy", &SECTIONS, &ACTIVE);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/proxy.toml");
+        document::whole(path, &text).unwrap_or_else(|error| panic!("{error}"));
+        let mut source = Source::new(&SECTIONS);
+        source.text(&"proxy.toml".into(), &text);
+        let config = Config::new(source).unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(config.proxy.listen.port(), 6380);
     }
 
     #[test]

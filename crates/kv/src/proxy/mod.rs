@@ -31,6 +31,7 @@ pub mod commands;
 mod core;
 pub mod form;
 mod lanes;
+mod pseudonym;
 mod session;
 pub mod settings;
 pub mod slots;
@@ -41,7 +42,8 @@ mod ways;
 mod worker;
 
 use self::core::Core;
-pub use self::core::{Hottest, heat};
+pub use self::core::{Heat, Hottest, heat};
+use self::pseudonym::Pseudonyms;
 #[cfg(feature = "fuzz")]
 pub use self::session::rig::torture;
 use self::session::{Greeting, Rules};
@@ -97,7 +99,7 @@ pub enum StartError {
 struct Shared {
     start: Instant,
     stop: AtomicBool,
-    rules: Rules,
+    rules: ArcSwap<Rules>,
     clients_max: usize,
     lanes: Lanes,
     /// What the server says to a new connection of RESP3, and the number of the next client that
@@ -112,12 +114,12 @@ struct Shared {
     users: ArcSwap<Users>,
     /// The server is a node of a cluster.
     is_cluster: AtomicBool,
-    /// Advanced with each change of the two.
+    /// Advanced with each change of the two, or of the rules.
     version: AtomicU64,
     /// By worker.
     totals: Vec<Mutex<ProxyTotals>>,
     core_totals: Mutex<CoreTotals>,
-    hottest: Mutex<Vec<Hottest>>,
+    hottest: Mutex<Heat>,
 }
 
 impl Shared {
@@ -143,6 +145,7 @@ fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
+    pseudonyms: Arc<Pseudonyms>,
     address: SocketAddr,
 }
 
@@ -159,9 +162,23 @@ impl Handle {
         (sum, *locked(&self.shared.core_totals))
     }
 
-    /// Returns the hottest keys of the last epoch, the hottest first.
-    pub fn hottest(&self) -> Vec<Hottest> {
+    /// Returns the hottest keys of the last second, the hottest first.
+    pub fn hottest(&self) -> Heat {
         locked(&self.shared.hottest).clone()
+    }
+
+    /// Returns a name for a key that does not show it: 32 hexadecimal digits, the same until the
+    /// proxy ends.
+    pub fn pseudonym(&self, key: &[u8]) -> String {
+        self.pseudonyms.of(key)
+    }
+
+    /// Takes `prefix`, `deny`, `order` and `scripts` of these settings; the other settings change
+    /// with a restart alone. Keys that may not be cached any more are dropped soon.
+    pub fn reload(&self, settings: &ProxySettings) {
+        self.shared.rules.store(Arc::new(Rules::new(settings)));
+        // Pairs with `Ways::refresh`.
+        self.shared.version.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -192,7 +209,7 @@ impl Running {
         let shared = Arc::new(Shared {
             start: Instant::now(),
             stop: AtomicBool::new(false),
-            rules: Rules::new(settings),
+            rules: ArcSwap::from_pointee(Rules::new(settings)),
             clients_max: settings.clients,
             lanes: settings.lanes,
             greeting: ArcSwapOption::empty(),
@@ -216,7 +233,8 @@ impl Running {
             counters.push(counter);
         }
         let (core, wake_core) = Core::new(shared.clone(), settings, (slots, keepers), notes)?;
-        let handle = Handle { shared: shared.clone(), address };
+        let pseudonyms = Arc::new(Pseudonyms::new()?);
+        let handle = Handle { shared: shared.clone(), pseudonyms, address };
         let mut running = Running { handle, wakers: vec![wake_core.clone()], threads: Vec::new() };
         let parts = listeners.into_iter().zip(of_workers).zip(counters);
         for (at, ((listener, slots), counter)) in parts.enumerate() {

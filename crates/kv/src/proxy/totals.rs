@@ -1,7 +1,7 @@
 //! What a proxy counts.
 //!
-//! Accounts close: `commands = hits + answered + forwarded + refused`, and of reads that could have been hits,
-//! `reads = hits + missed`, by reason.
+//! Accounts close: `commands = hits + answered + forwarded + refused`, and of reads that could have
+//! been hits, `reads = hits + missed`, by reason.
 
 overbank_reasons::reasons! {
     /// Why a read that could have come from the cache went to the server.
@@ -38,7 +38,7 @@ overbank_reasons::reasons! {
 overbank_declare::counters! {
     /// What a worker has counted.
     pub struct ProxyTotals: "overbank_kv_proxy_" {
-        clients: gauge connections "Connections of clients";
+        clients: gauge connections "Connections of clients" rate;
         accepted: counter connections "Connections accepted" rate top "conn/s";
         not_accepted: counter connections "Connections that the system refused";
         closed[Closed]: counter connections "Connections ended";
@@ -46,12 +46,13 @@ overbank_declare::counters! {
         hits: counter commands "Commands answered from the cache" rate top "hit/s";
         answered: counter commands
             "Commands of a client's start that the proxy answered: HELLO 3, CLIENT SETNAME, SELECT 0";
-        left_lanes: counter connections "Clients that got a connection of their own to the server";
-        forwarded: counter commands "Commands passed to the server";
+        left_lanes: counter connections "Clients that got a separate connection to the server";
+        forwarded: counter commands "Commands passed to the server" rate top "passed/s";
         refused: counter commands "Commands that are none: the client got an error";
-        reads: counter commands "Reads that could come from the cache";
+        reads: counter commands "Reads that could come from the cache" rate;
+        read_keys: counter keys "Keys of such reads that were looked up" rate;
         missed[Missed]: counter commands "Reads of those that went to the server";
-        writes: counter keys "Keys of commands that write";
+        writes: counter keys "Keys of commands that write" rate;
         closings: counter commands "Commands that closed the cache";
         late: counter keys "Written keys kept out because no reply came";
         wanted: counter requests "Requests reported as hot, or as not cached yet";
@@ -87,17 +88,26 @@ overbank_reasons::reasons! {
 overbank_declare::counters! {
     /// What the thread of the tracking connection has counted.
     pub struct CoreTotals: "overbank_kv_proxy_" {
-        cached: gauge keys "Hot keys";
-        filled: gauge keys "Hot keys with a value";
-        cached_bytes: gauge bytes "Bytes that values take" as "cached_bytes";
-        promoted: counter keys "Keys that became hot";
-        evicted: counter keys "Keys that gave way to hotter ones, or were written too often";
+        cached: gauge keys "Hot keys" rate;
+        filled: gauge keys "Hot keys with a value" rate;
+        cached_bytes: gauge bytes "Bytes that values take" as "cached_bytes" rate;
+        promoted: counter keys "Keys that became hot" rate;
+        evicted: counter keys "Keys that gave way to hotter ones, or were written too often" rate;
         fills: counter values "Values taken from the server" rate top "fill/s";
         unfilled[Unfilled]: counter values "Values not taken";
-        pushes: counter keys "Invalidations by the server";
+        pushes: counter keys "Invalidations by the server" rate;
         dropped[Dropped]: counter events "Times that everything cached was dropped";
         connects: counter connections "Connections made to follow the server";
-        lease_ms: gauge milliseconds "Age of the last proof that the server's invalidations arrive";
-        open: gauge proxies "1 if hits are served";
+        lease_ms: gauge milliseconds "Age of the last proof that the server's invalidations arrive"
+            rate;
+        open: gauge proxies "1 if hits are served" rate;
+    }
+}
+
+impl ProxyTotals {
+    /// Returns whether each command, and each read that could have been a hit, is counted once.
+    pub fn closes(&self) -> bool {
+        self.commands == self.hits + self.answered + self.forwarded + self.refused
+            && self.reads == self.hits + self.missed.iter().sum::<u64>()
     }
 }

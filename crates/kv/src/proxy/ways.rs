@@ -3,7 +3,7 @@
 use super::Shared;
 use super::commands::Commands;
 use super::core::Note;
-use super::session::Marks;
+use super::session::{Marks, Rules};
 use super::slots::{self, Closing, Mark};
 use super::totals::ProxyTotals;
 use super::users::Users;
@@ -29,6 +29,7 @@ enum Late {
 pub struct Ways {
     pub slots: slots::Worker,
     pub commands: Arc<Commands>,
+    pub rules: Arc<Rules>,
     users: Arc<Users>,
     version: u64,
     to_core: SyncSender<Note>,
@@ -52,6 +53,7 @@ impl Ways {
         Ways {
             slots,
             commands: Arc::new(Commands::builtin()),
+            rules: Arc::default(),
             users: Arc::new(Users::new(false)),
             version: u64::MAX,
             to_core,
@@ -65,7 +67,7 @@ impl Ways {
         }
     }
 
-    /// Takes what the core has learnt.
+    /// Takes what the core has learnt, and the rules.
     pub fn refresh(&mut self, shared: &Shared) {
         // Pairs with the core's: what is loaded below is of this version or later.
         let version = shared.version.load(Ordering::Acquire);
@@ -73,6 +75,7 @@ impl Ways {
             self.version = version;
             self.commands = shared.commands.load_full();
             self.users = shared.users.load_full();
+            self.rules = shared.rules.load_full();
         }
     }
 

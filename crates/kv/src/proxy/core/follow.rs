@@ -316,6 +316,17 @@ impl Follower {
         }
     }
 
+    /// Drops the keys that may not be cached any more.
+    pub fn retain(&mut self, may: impl Fn(&[u8]) -> bool) {
+        let mut evicted = Vec::new();
+        self.hot.retain(&mut self.slots, may, &mut evicted);
+        for decision in evicted {
+            if let Decision::Evicted(slot) = decision {
+                self.forms.remove(&slot);
+            }
+        }
+    }
+
     /// Asks for a value, unless that is on its way.
     fn fill(&mut self, now: Nanos, slot: SlotId, form: Form) {
         let forms = self.forms.entry(slot).or_default();

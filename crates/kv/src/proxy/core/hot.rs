@@ -78,6 +78,15 @@ pub struct Hottest {
     pub is_cached: bool,
 }
 
+/// The hottest keys of an epoch.
+#[derive(Clone, Debug, Default)]
+pub struct Heat {
+    /// The hottest one first.
+    pub keys: Vec<Hottest>,
+    /// Reads of all keys.
+    pub reads: u64,
+}
+
 /// What is to be done with keys.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decision<F> {
@@ -173,6 +182,24 @@ impl<F: PartialEq> Hot<F> {
         self.wanted.remove(&hash);
         if self.barred.len() < WAITING_MAX {
             self.barred.insert(hash, now + BARRED);
+        }
+    }
+
+    /// Evicts and forgets the keys that may not be cached any more.
+    pub fn retain(
+        &mut self,
+        core: &mut slots::Core,
+        may: impl Fn(&[u8]) -> bool,
+        out: &mut Vec<Decision<F>>,
+    ) {
+        self.wanted.retain(|_, wanted| may(&wanted.key));
+        let cached = self.cached.keys().copied();
+        let denied: Vec<SlotId> =
+            cached.filter(|slot| core.key(*slot).is_some_and(|key| !may(key))).collect();
+        for slot in denied {
+            core.evict(slot);
+            self.forget(slot);
+            out.push(Decision::Evicted(slot));
         }
     }
 

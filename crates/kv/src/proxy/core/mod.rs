@@ -9,7 +9,7 @@
 mod follow;
 mod hot;
 
-pub use self::hot::{COUNTING, Hottest};
+pub use self::hot::{COUNTING, Heat, Hottest};
 
 /// What decides which keys are hot, in figures.
 pub mod heat {
@@ -21,6 +21,7 @@ pub mod heat {
 use self::follow::{BEAT, Follower, Lost, Setup};
 use self::hot::{Hot, Nanos, SECOND};
 use super::form::Form;
+use super::session::Rules;
 use super::settings::{Mode, ProxySettings};
 use super::slots::{self, Closing};
 use super::upstream::Upstream;
@@ -63,6 +64,9 @@ pub struct Core {
     upstream: Upstream,
     notes: Receiver<Note>,
     follower: Follower,
+    rules: Arc<Rules>,
+    /// Keys read until the last epoch ended.
+    read_keys: u64,
     stream: Option<(TcpStream, SocketAddr, bool)>,
     next_connect: Nanos,
     next_resolve: Nanos,
@@ -101,6 +105,8 @@ impl Core {
             upstream: settings.upstream.clone(),
             notes,
             follower: Follower::new(setup, slots, hot),
+            rules: shared.rules.load_full(),
+            read_keys: 0,
             stream: None,
             next_connect: 0,
             next_resolve: 0,
@@ -144,8 +150,15 @@ impl Core {
         if is_ready {
             self.read(now).map_err(|error| error.to_string())?;
         }
+        let rules = self.shared.rules.load_full();
+        if !Arc::ptr_eq(&rules, &self.rules) {
+            self.follower.retain(|key| rules.may_cache(key));
+            self.rules = rules;
+        }
         for note in self.notes.try_iter().take(NOTES) {
             match note {
+                // A worker may not know the rules of this moment yet.
+                Note::Want { key, .. } if !self.rules.may_cache(&key) => {}
                 Note::Want { hash, key, form } => self.follower.want(now, hash, &key, form),
                 Note::Replied(closing) => self.follower.replied(closing),
                 Note::User(name) => self.follower.user(&name),
@@ -242,8 +255,10 @@ impl Core {
             self.shared.version.fetch_add(1, Ordering::Release);
         }
         self.follower.published();
-        if let Some(hottest) = self.follower.take_hottest() {
-            *locked(&self.shared.hottest) = hottest;
+        if let Some(keys) = self.follower.take_hottest() {
+            let all = self.shared.totals.iter().map(|totals| locked(totals).read_keys).sum::<u64>();
+            let reads = all - std::mem::replace(&mut self.read_keys, all);
+            *locked(&self.shared.hottest) = Heat { keys, reads };
         }
         if now >= self.next_publish {
             self.next_publish = now + BEAT;

@@ -71,12 +71,18 @@ pub enum End {
 pub struct NoReply;
 
 /// What sessions have in common.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Rules {
     pub order: Order,
     pub scripts: Scripts,
     pub prefix: Option<Prefixes>,
     pub deny: Option<Prefixes>,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules { order: Order::Key, scripts: Scripts::Keys, prefix: None, deny: None }
+    }
 }
 
 /// What a worker lends a session for a turn.

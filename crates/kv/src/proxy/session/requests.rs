@@ -238,7 +238,7 @@ impl Session {
         if self.owed.replies() == 0 && !self.replies.is_idle() {
             return Some(Missed::Order);
         }
-        if turn.shared.rules.order == Order::Connection && self.owed.replies() > 0 {
+        if turn.ways.rules.order == Order::Connection && self.owed.replies() > 0 {
             return Some(Missed::Order);
         }
         let may = turn.ways.may_read(self.state.user.as_deref());
@@ -295,29 +295,32 @@ impl Session {
         for index in keys {
             let key = request.arg(index).unwrap_or_default();
             let hash = hash_of(shared.seed, key);
-            if self.under_way & bit(hash) != 0 {
-                result = Err(Missed::Order);
-                continue;
-            }
+            totals.read_keys += 1;
             let query = Query { hash, key, db, request: normalised };
             let three = self.state.version == Version::Three;
-            let found = ways.slots.hit(&query, *now, |variant| {
-                reply.extend_from_slice(if three { &variant.resp3 } else { &variant.resp2 });
-            });
+            let found = match self.under_way & bit(hash) {
+                0 => ways.slots.hit(&query, *now, |variant| {
+                    reply.extend_from_slice(if three { &variant.resp3 } else { &variant.resp2 });
+                }),
+                _ => Err(Miss::Absent),
+            };
             let Err(miss) = found else {
                 if is_mget && reply.len() > OUT_MAX {
                     return Err(Missed::Room);
                 }
                 continue;
             };
-            result = Err(missed(miss));
+            let waits = self.under_way & bit(hash) != 0;
+            result = Err(if waits { Missed::Order } else { missed(miss) });
+            // Reads behind an earlier command count, too: in a deep pipeline, they are most reads
+            // of a hot key.
             let is_hot = counter.count_batch(&[hash]) != 0;
             let (wants, at_once) = match miss {
                 Miss::Absent => (is_hot, false),
                 Miss::Stale | Miss::Expired | Miss::Other => (true, true),
                 Miss::Closed | Miss::Lease | Miss::InFlight => (false, false),
             };
-            if wants && shared.rules.may_cache(key) && ways.is_due(hash, *now) {
+            if wants && ways.rules.may_cache(key) && ways.is_due(hash, *now) {
                 let form = match is_mget {
                     true => Form::new(db, normalised, null, [&b"GET"[..], key].into_iter()),
                     false => Form::new(db, normalised, null, request.args()),
@@ -366,7 +369,7 @@ impl Session {
         let closes = match class {
             Class::Close { .. } | Class::Acl => true,
             Class::Script { is_read_only } => {
-                !is_read_only && turn.shared.rules.scripts == Scripts::Close
+                !is_read_only && turn.ways.rules.scripts == Scripts::Close
             }
             _ => false,
         };

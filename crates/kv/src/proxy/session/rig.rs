@@ -4,7 +4,7 @@ use super::{OUT_MAX, OWED_MAX, Place, Rules, Session, Turn};
 use crate::proxy::buffer::Out;
 use crate::proxy::commands::{Commands, GET};
 use crate::proxy::core::{COUNTING, Note};
-use crate::proxy::settings::{Lanes, Order, Scripts};
+use crate::proxy::settings::{Lanes, Order};
 use crate::proxy::slots::{self, Filled, Variant};
 use crate::proxy::totals::{CoreTotals, ProxyTotals};
 use crate::proxy::users::Users;
@@ -60,7 +60,7 @@ impl Rig {
         let shared = Shared {
             start: Instant::now(),
             stop: AtomicBool::new(false),
-            rules: Rules { order, scripts: Scripts::Keys, prefix: None, deny: None },
+            rules: ArcSwap::from_pointee(Rules { order, ..Rules::default() }),
             clients_max: 1,
             lanes: Lanes::Dedicated,
             greeting: ArcSwapOption::empty(),
