@@ -58,7 +58,6 @@ pub struct Setup {
 }
 
 /// The first of the setup.
-const HELLO: &str = "HELLO 3";
 
 /// A fill on its way.
 #[derive(Debug)]
@@ -496,8 +495,6 @@ impl Follower {
                 let (hello, _) = resp::tree(reply)?;
                 let mode = hello.get(b"mode").and_then(Value::text);
                 self.is_cluster = mode == Some(b"cluster");
-            }
-            Asked::Setup(HELLO) => {
                 (self.greeting, self.is_new) = (Greeting::new(reply), true);
             }
             Asked::Setup(_) | Asked::Any => {}
