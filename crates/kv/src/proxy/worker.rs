@@ -295,7 +295,10 @@ impl Worker {
             self.totals.not_accepted += 1;
             return;
         }
-        let shares = self.shared.lanes == Lanes::Shared && self.ways.is_open();
+        // While ACL SETUSER is on its way, the server alone knows.
+        let shares = self.shared.lanes == Lanes::Shared
+            && self.ways.is_open()
+            && !self.ways.slots.is_closed();
         let place = if shares { Place::Shared } else { Place::Leaving };
         self.serials += 1;
         let at = entry.key();

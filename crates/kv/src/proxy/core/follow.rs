@@ -57,8 +57,6 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// The first of the setup.
-
 /// A fill on its way.
 #[derive(Debug)]
 struct Fill {

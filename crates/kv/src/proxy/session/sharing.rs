@@ -103,7 +103,7 @@ impl Session {
                 if name.len() > NAME_MAX || !name.iter().all(u8::is_ascii_graphic) {
                     return Share::Leaves;
                 }
-                self.name = Some(name.into()).filter(|name: &Box<[u8]>| !name.is_empty());
+                self.name = (!name.is_empty()).then(|| name.into());
                 self.answer(b"+OK\r\n", turn)
             }
             Class::ClientSet if command.name() == "client|setinfo" && request.len() == 4 => {
@@ -122,7 +122,7 @@ impl Session {
                 if text.len() > NAME_MAX || !text.iter().all(u8::is_ascii_graphic) {
                     return Share::Leaves;
                 }
-                *field = Some(text.into()).filter(|text: &Box<[u8]>| !text.is_empty());
+                *field = (!text.is_empty()).then(|| text.into());
                 self.answer(b"+OK\r\n", turn)
             }
             Class::Select(Some(0)) => self.answer(b"+OK\r\n", turn),
