@@ -1,7 +1,7 @@
 //! What a proxy counts.
 //!
-//! Accounts close: `commands = hits + answered + forwarded + refused`, and of reads that could have been hits,
-//! `reads = hits + missed`, by reason.
+//! Accounts close: `commands = hits + answered + forwarded + refused`. Of reads that could have been
+//! hits, `reads = hits + missed`, by reason.
 
 overbank_reasons::reasons! {
     /// Why a read that could have come from the cache went to the server.
@@ -46,7 +46,7 @@ overbank_declare::counters! {
         hits: counter commands "Commands answered from the cache" rate top "hit/s";
         answered: counter commands
             "Commands of a client's start that the proxy answered: HELLO 3, CLIENT SETNAME, SELECT 0";
-        left_lanes: counter connections "Clients that got a connection of their own to the server";
+        left_lanes: counter connections "Clients that got a separate connection to the server";
         forwarded: counter commands "Commands passed to the server";
         refused: counter commands "Commands that are none: the client got an error";
         reads: counter commands "Reads that could come from the cache";

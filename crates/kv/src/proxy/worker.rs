@@ -99,7 +99,7 @@ impl Side {
 /// A client and its connection to the server.
 struct Link {
     client: Option<Side>,
-    /// The connection of its own to the server.
+    /// Its separate connection to the server.
     server: Option<Side>,
     session: Session,
     /// Its number: places are used again.
@@ -363,7 +363,7 @@ impl Worker {
                     Err(Unasked) => return self.lose_lane(number),
                 };
                 let (at, serial) = piece.of;
-                // Without the client, its replies are nobody's.
+                // Without the client, its replies are dropped.
                 let link = self.links.get_mut(at).filter(|link| link.serial == serial);
                 let Some(link) = link else { continue };
                 let mut turn = Turn {

@@ -2,7 +2,7 @@
 //!
 //! On a shared lane a client is the default user, in database 0, in RESP2 or RESP3, perhaps with a
 //! name: what its library says at the start. The proxy answers that itself, and says it to the
-//! server when the client gets a connection of its own.
+//! server when the client gets a separate connection.
 
 use super::{Change, Effect, OUT_MAX, Session, Turn, Version};
 use crate::proxy::commands::{Class, Command};
@@ -18,9 +18,9 @@ const NAME_MAX: usize = 256;
 pub enum Place {
     /// On a connection that clients share.
     Shared,
-    /// The next command cannot go there: it waits for a connection of its own.
+    /// The next command cannot go there: it waits for a separate connection.
     Leaving,
-    /// On a connection of its own.
+    /// On a separate connection.
     Own,
 }
 
@@ -47,7 +47,7 @@ impl Session {
         self.owed.replies()
     }
 
-    /// The client has a connection of its own from here on. Its state is said to the server first;
+    /// The client has a separate connection from here on. Its state is said to the server first;
     /// the client does not get the replies to that.
     pub fn own(&mut self) {
         self.place = Place::Own;
