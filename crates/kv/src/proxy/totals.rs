@@ -1,7 +1,7 @@
 //! What a proxy counts.
 //!
-//! Accounts close: `commands = hits + answered + forwarded + refused`. Of reads that could have been
-//! hits, `reads = hits + missed`, by reason.
+//! Accounts close: `commands = hits + answered + forwarded + refused`. Of reads that could have
+//! been hits, `reads = hits + missed`, by reason.
 
 overbank_reasons::reasons! {
     /// Why a read that could have come from the cache went to the server.

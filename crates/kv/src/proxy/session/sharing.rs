@@ -88,7 +88,7 @@ impl Session {
         request: Request<'_>,
         turn: &mut Turn<'_>,
     ) -> Share {
-        // A connection of its own makes a client that does not read wait, and no other.
+        // A separate connection makes a client that does not read wait, and no other.
         if self.owed.replies() >= SHARED_MAX || self.to_client.len() >= OUT_MAX {
             return Share::Leaves;
         }
