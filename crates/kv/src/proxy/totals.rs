@@ -1,10 +1,6 @@
 //! What a proxy counts.
 //!
-<<<<<<< HEAD
-//! Accounts close: `commands = hits + answered + forwarded + refused`, and of reads that could have
-=======
 //! Accounts close: `commands = hits + answered + forwarded + refused`. Of reads that could have
->>>>>>> ptests
 //! been hits, `reads = hits + missed`, by reason.
 
 overbank_reasons::reasons! {
@@ -51,11 +47,7 @@ overbank_declare::counters! {
         answered: counter commands
             "Commands of a client's start that the proxy answered: HELLO 3, CLIENT SETNAME, SELECT 0";
         left_lanes: counter connections "Clients that got a separate connection to the server";
-<<<<<<< HEAD
         forwarded: counter commands "Commands passed to the server" rate top "passed/s";
-=======
-        forwarded: counter commands "Commands passed to the server";
->>>>>>> ptests
         refused: counter commands "Commands that are none: the client got an error";
         reads: counter commands "Reads that could come from the cache" rate;
         read_keys: counter keys "Keys of such reads that were looked up" rate;
