@@ -63,6 +63,9 @@ const TARGETS: &[Target] = &[
     Target::new("key_files", 1024),
     Target::new("kv_agent", 1024),
     Target::new("tree_ops", 1024),
+    Target::new("resp", 512),
+    Target::new("memcached", 512),
+    Target::new("proxy_session", 1024),
 ];
 
 /// Executions a second below which the summary calls a target slow.
@@ -79,8 +82,8 @@ pub struct Options {
     seconds: u64,
     /// One target: extract, bridge, edit, rules, capture, cache_ops, lookaside, fib_image,
     /// partition_image, partition_deltas, openflow, settings, port_specs, queries, sessions,
-    /// documents, gtpu, stores, requests, pfcp, device, key_files, kv_agent, tree_ops
-    /// [default: all]
+    /// documents, gtpu, stores, requests, pfcp, device, key_files, kv_agent, tree_ops,
+    /// resp, memcached, proxy_session [default: all]
     target: Option<String>,
 }
 

@@ -377,15 +377,19 @@ fn models(steps: &mut Steps, suffix: &str, preemptions: u32) -> bool {
     tables.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
     let mut device = cargo(MODELS_DEVICE);
     device.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
+    let mut proxy = cargo(MODELS_PROXY);
+    proxy.env("LOOM_MAX_PREEMPTIONS", preemptions.to_string());
     steps.tests(&format!("models handover{suffix}"), &mut handover)
         & steps.tests(&format!("models tables{suffix}"), &mut tables)
         & steps.tests(&format!("models device{suffix}"), &mut device)
+        & steps.tests(&format!("models proxy{suffix}"), &mut proxy)
 }
 
 const MODELS_HANDOVER: &str = "test -p overbank-handover --lib --profile models --locked \
                                --target-dir target/loom";
 const MODELS_TABLES: &str = "test -p overbank --lib --features loom --locked ::model::";
 const MODELS_DEVICE: &str = "test -p overbank-netcache --lib --features loom --locked ::model::";
+const MODELS_PROXY: &str = "test -p overbank-kv --lib --features loom --locked ::model::";
 
 /// Binaries that wait most of their time: for ports, timers and other programs.
 const WAITING: &[&str] = &[

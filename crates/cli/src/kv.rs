@@ -1,9 +1,29 @@
-//! `overbank kv`: a server's agent, a client's requests, load, and the hot keys of a device.
+//! `overbank kv`: a server's agent, a client's requests, load, the hot keys of a device, a proxy
+//! before Redis, and whether that is worth it.
 
+#[cfg(feature = "kv-proxy")]
+mod advise;
 mod agent;
 mod ask;
 mod hot;
+mod hot_keys;
 mod load;
+#[cfg(feature = "kv-proxy")]
+mod proxy;
+
+#[cfg(feature = "kv-proxy")]
+macro_rules! proxy_example {
+    () => {
+        "
+  overbank kv proxy --listen 127.0.0.1:6380 --upstream redis://127.0.0.1:6379"
+    };
+}
+#[cfg(not(feature = "kv-proxy"))]
+macro_rules! proxy_example {
+    () => {
+        ""
+    };
+}
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -17,6 +37,16 @@ use std::process::ExitCode;
 const MISSING: u8 = 1;
 const FAILED: u8 = 2;
 
+/// Examples after the help; the proxy is a feature.
+pub const EXAMPLES: &str = concat!(
+    "Examples:
+  overbank kv agent                                       a server on this machine
+  overbank kv put visits 42; overbank kv get visits
+  overbank kv load --keys 100000 --theta 0.99 --writes 5 --seconds 10 --fill
+  overbank kv hot --socket /run/overbank.sock             of a device (switch --mode netcache)",
+    proxy_example!()
+);
+
 #[derive(Subcommand)]
 pub enum Command {
     Agent(Box<agent::Args>),
@@ -25,6 +55,10 @@ pub enum Command {
     Del(ask::Del),
     Load(load::Args),
     Hot(hot::Args),
+    #[cfg(feature = "kv-proxy")]
+    Proxy(Box<proxy::Args>),
+    #[cfg(feature = "kv-proxy")]
+    Advise(advise::Args),
 }
 
 /// The servers that requests go to.
@@ -82,5 +116,9 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         Command::Del(args) => done(ask::del(args)),
         Command::Load(args) => done(load::run(args)),
         Command::Hot(args) => done(hot::run(args)),
+        #[cfg(feature = "kv-proxy")]
+        Command::Proxy(args) => done(proxy::run(args)),
+        #[cfg(feature = "kv-proxy")]
+        Command::Advise(args) => done(advise::run(args)),
     }
 }

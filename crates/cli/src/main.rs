@@ -67,14 +67,10 @@ enum Command {
     Gateway(Box<gateway::Command>),
     Top(top::Args),
     Fdb(fdb::Args),
-    /// Serve keys and values, ask for them, and load their servers
+    /// Serve keys and values, ask for them, load their servers, and cache the hot keys of a Redis
     #[command(
         subcommand,
-        after_help = "Examples:
-  overbank kv agent                                       a server on this machine
-  overbank kv put visits 42; overbank kv get visits
-  overbank kv load --keys 100000 --theta 0.99 --writes 5 --seconds 10 --fill
-  overbank kv hot --socket /run/overbank.sock             of a device (switch --mode netcache)"
+        after_help = kv::EXAMPLES
     )]
     Kv(kv::Command),
     /// Build a table that maps keys to parts, and look keys up in it

@@ -1,6 +1,8 @@
-//! `overbank top`: shows the live rates of a running switch or gateway.
+//! `overbank top`: shows the live rates of a running switch, gateway or proxy.
 
 mod gateway;
+#[cfg(feature = "kv-proxy")]
+mod proxy;
 #[cfg(feature = "top")]
 mod screen;
 
@@ -8,6 +10,7 @@ use crate::switch::rates::{Column, NETCACHE, PortRates, Rates, columns};
 use crate::switch::status::{GATEWAY_SCHEMA, SCHEMA, Status};
 use anyhow::{Context, Result, bail};
 use clap::{Args as ClapArgs, ValueEnum};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,19 +23,21 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// Longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Show the live rates of a running switch or gateway, by fate of the packets and by port
+/// Show the live rates of a running switch or gateway, by fate of the packets and by port, or of a
+/// proxy before Redis
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:
   overbank top                                  the switch of this machine; q ends it
   overbank top --socket /run/overbank.sock      a switch with --status-socket
   overbank top --socket /run/overbank/gw.sock   a gateway with --status-socket
+  overbank top --socket /run/kv.sock            a proxy with --status-socket (overbank kv proxy)
   overbank top --once --format json             one reading, for scripts
   overbank top --format json --interval 1       one document a line, until Ctrl-C")]
 pub struct Args {
     /// Read this status socket instead of the address (`overbank switch --status-socket`)
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Metrics address of the switch
+    /// Metrics address of the switch, gateway or proxy
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "socket",
           default_value = overbank_service::options::METRICS_DEFAULT)]
     address: SocketAddr,
@@ -62,10 +67,11 @@ fn parse_interval(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Connects to the status socket of a switch.
+/// Connects to the status socket of a service.
 pub fn connect(path: &Path) -> Result<UnixStream> {
     let name = path.display();
-    let stream = UnixStream::connect(path).with_context(|| format!("{name}: no switch answers"))?;
+    let stream = UnixStream::connect(path)
+        .with_context(|| format!("{name}: no switch, gateway or proxy answers"))?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     stream.set_write_timeout(Some(ANSWER_MAX))?;
     Ok(stream)
@@ -73,11 +79,11 @@ pub fn connect(path: &Path) -> Result<UnixStream> {
 
 /// Sends a line and returns the answer.
 pub fn ask_line(stream: &mut BufReader<UnixStream>, line: &str) -> Result<String> {
-    stream.get_mut().write_all(line.as_bytes()).context("the switch closed the connection")?;
+    stream.get_mut().write_all(line.as_bytes()).context("the service closed the connection")?;
     let mut answer = String::new();
     stream.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut answer)?;
     if answer.is_empty() {
-        bail!("the switch closed the connection");
+        bail!("the service closed the connection");
     }
     Ok(answer)
 }
@@ -94,23 +100,81 @@ impl Source {
         Ok(Source::Socket(Box::new(BufReader::new(connect(path)?))))
     }
 
-    fn ask(&mut self) -> Result<Status> {
+    fn ask(&mut self) -> Result<Document> {
         let text = match self {
             Source::Socket(stream) => ask_line(stream, "status\n")?,
             Source::Http(address) => get(*address)?,
         };
-        let status: Status = serde_json::from_str(&text)
-            .context("the answer is not a status document of `overbank switch`")?;
-        if ![SCHEMA, GATEWAY_SCHEMA].contains(&&*status.schema) {
-            bail!("the switch answers with {:?}, this program reads {SCHEMA:?}", status.schema);
+        let none = "the answer is not a status document of `overbank switch`";
+        let Head { schema } = serde_json::from_str(&text).context(none)?;
+        match &*schema {
+            SCHEMA | GATEWAY_SCHEMA => {
+                Ok(Document::Switch(Box::new(serde_json::from_str(&text).context(none)?)))
+            }
+            #[cfg(feature = "kv-proxy")]
+            proxy::SCHEMA => {
+                Ok(Document::Proxy(Box::new(serde_json::from_str(&text).context(none)?)))
+            }
+            _ => bail!("the service answers with {schema:?}, this program reads {SCHEMA:?}"),
         }
-        Ok(status)
+    }
+}
+
+/// What all status documents have.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    schema: String,
+}
+
+/// A status document.
+enum Document {
+    Switch(Box<Status>),
+    #[cfg(feature = "kv-proxy")]
+    Proxy(Box<proxy::Status>),
+}
+
+impl Document {
+    /// Returns the rates from `self` to `new`; `None` if they are of different runs or the same
+    /// moment.
+    fn until(&self, new: &Document) -> Option<Reading> {
+        match (self, new) {
+            (Document::Switch(old), Document::Switch(new)) => {
+                Some(Reading::Switch(Box::new(Rates::between(old, new)?)))
+            }
+            #[cfg(feature = "kv-proxy")]
+            (Document::Proxy(old), Document::Proxy(new)) => {
+                Some(Reading::Proxy(Box::new(proxy::Rates::between(old, new)?)))
+            }
+            #[cfg(feature = "kv-proxy")]
+            _ => None,
+        }
+    }
+}
+
+/// The rates of an interval.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Reading {
+    Switch(Box<Rates>),
+    #[cfg(feature = "kv-proxy")]
+    Proxy(Box<proxy::Rates>),
+}
+
+impl Reading {
+    fn render(&self) -> String {
+        match self {
+            Reading::Switch(rates) => render(rates),
+            #[cfg(feature = "kv-proxy")]
+            Reading::Proxy(rates) => rates.render(),
+        }
     }
 }
 
 /// Reads the status over HTTP.
 fn get(address: SocketAddr) -> Result<String> {
-    let none = || format!("{address}: no switch answers; see --address and --socket");
+    let none =
+        || format!("{address}: no switch, gateway or proxy answers; see --address and --socket");
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_MAX).with_context(none)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
     // HTTP/1.0: the answer is one piece and ends with the connection.
@@ -125,18 +189,18 @@ fn get(address: SocketAddr) -> Result<String> {
 
 struct Readings {
     source: Source,
-    last: Status,
+    last: Document,
     interval: Duration,
 }
 
 impl Readings {
-    fn next(&mut self) -> Result<Rates> {
+    fn next(&mut self) -> Result<Reading> {
         loop {
             std::thread::sleep(self.interval);
             let now = self.source.ask()?;
-            let rates = Rates::between(&self.last, &now);
+            let rates = self.last.until(&now);
             self.last = now;
-            // The switch restarted in between: wait one more interval.
+            // The service restarted in between: wait one more interval.
             if let Some(rates) = rates {
                 return Ok(rates);
             }
@@ -157,7 +221,7 @@ pub fn run(args: &Args) -> Result<()> {
     loop {
         let rates = readings.next()?;
         let text = match args.format {
-            Format::Text => render(&rates),
+            Format::Text => rates.render(),
             Format::Json => serde_json::to_string(&rates)?,
         };
         let mut out = std::io::stdout().lock();

@@ -154,7 +154,11 @@ fn what_is_wrong_is_named_and_fails() {
             "--server ::1:x: must be ADDRESS or ADDRESS:PORT",
         ),
         (&["put", "key", "v", "--server", "127.0.0.1,127.0.0.1"], 1, "127.0.0.1:8779: must be the"),
-        (&["hot", "--socket", "/nonexistent"], 1, "/nonexistent: no switch answers"),
+        (
+            &["hot", "--socket", "/nonexistent"],
+            1,
+            "/nonexistent: no switch, gateway or proxy answers",
+        ),
         (&["agent", "--listen", "192.0.2.1:0", "--metrics", "off"], 1, "listen 192.0.2.1:0: "),
         (&["agent", "--device", "host"], 1, "--device: \"host\": must be ADDRESS or ADDRESS:PORT"),
         (
@@ -289,7 +293,7 @@ fn hot_keys_are_listed_as_a_device_says() {
     let json = printed(&[&at[..], &["--most", "3", "--format", "json"]].concat());
     assert_eq!(json.trim_end(), list);
     let (code, line) = failed(&at);
-    assert!(code == 1 && line.contains("is it a switch in --mode netcache?"), "{line}");
+    assert!(code == 1 && line.contains("is it a proxy, or a switch in --mode netcache?"), "{line}");
     assert_eq!(failed(&at), (1, "no".to_owned()));
     assert!(failed(&at).1.starts_with("the answer is not a list of keys"));
     device.join().expect("no assertion failed");

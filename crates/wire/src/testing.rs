@@ -2,6 +2,8 @@
 
 pub(crate) mod frames;
 pub(crate) mod gtpu;
+pub(crate) mod memcached;
+pub(crate) mod resp;
 
 /// Returns the Internet checksum, word by word (RFC 1071).
 pub(crate) fn internet_checksum(bytes: &[u8]) -> u16 {

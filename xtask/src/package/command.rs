@@ -85,14 +85,25 @@ const ALONE: &[Use] = &[
         what: "the examples are valid",
         script: "
 overbank switch --config /etc/overbank/switch.toml --check
-overbank gateway --config /etc/overbank/gateway.toml --check",
-        says: &["configuration is valid: 2 ports, 0 rules", "configuration is valid: 0 sessions"],
+overbank gateway --config /etc/overbank/gateway.toml --check
+overbank kv proxy --config /etc/overbank/proxy.toml --check",
+        says: &[
+            "configuration is valid: 2 ports, 0 rules",
+            "configuration is valid: 0 sessions",
+            "configuration is valid: 127.0.0.1:6380, redis://127.0.0.1:6379",
+        ],
     },
     Use {
         name: "switch",
         what: "runs by its example between two interfaces",
         script: "overbank switch --config /etc/overbank/switch.toml --duration 2",
         says: &["eth1", "eth2", " 0 rules"],
+    },
+    Use {
+        name: "proxy",
+        what: "runs by its example, without a Redis",
+        script: "overbank kv proxy --config /etc/overbank/proxy.toml --duration 1 --metrics off",
+        says: &["0 connections, 0 commands"],
     },
     Use {
         name: "conffile",
@@ -145,7 +156,7 @@ zsh -fc 'autoload -Uz compinit; compinit -D -u; print "found: $_comps[overbank]"
     what: "has a page for each command, without warnings",
         script: "
 mandb --quiet
-whatis overbank overbank-replay overbank-gateway-sessions-list
+whatis overbank overbank-replay overbank-gateway-sessions-list overbank-kv-proxy
 man overbank-switch | tail -n 16
 for page in /usr/share/man/man1/overbank*.1.gz; do
     said=$(man --warnings -l -E UTF-8 -Tutf8 -Z $page 2>&1 > /dev/null)
@@ -165,9 +176,9 @@ systemd-analyze security --offline=yes --threshold=50 /usr/lib/systemd/system/ov
     Use {
         name: "enable",
     what: "units and state, for the purge to remove",
-        script: "systemctl enable overbank-switch overbank-gateway; mkdir -p /var/lib/private/overbank
+        script: "systemctl enable overbank-switch overbank-gateway overbank-kv-proxy; mkdir -p /var/lib/private/overbank
 touch /var/lib/private/overbank/kv; ln -s private/overbank /var/lib/overbank",
-        says: &["overbank-switch.service"],
+        says: &["overbank-switch.service", "overbank-kv-proxy.service"],
     },
 ];
 

@@ -1,10 +1,10 @@
 //! Draws the screen of `overbank top`.
 
-use super::{Readings, heads, rows, summary};
+use super::{Reading, Readings, heads, rows, summary};
 use crate::switch::rates::{Column, NETCACHE, Rates, columns};
 use anyhow::{Context, Result, bail};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Constraint, Layout};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, Wrap};
@@ -49,7 +49,7 @@ fn show(readings: &mut Readings, terminal: &mut DefaultTerminal) -> Result<()> {
     let mut history = VecDeque::new();
     let mut next = Instant::now() + interval;
     terminal.draw(|frame| frame.render_widget(Paragraph::new("reading …"), frame.area()))?;
-    let mut last: Option<Rates> = None;
+    let mut last: Option<Reading> = None;
     loop {
         if wants_to_end(next)? {
             return Ok(());
@@ -60,11 +60,22 @@ fn show(readings: &mut Readings, terminal: &mut DefaultTerminal) -> Result<()> {
             if history.len() == HISTORY {
                 history.pop_back();
             }
-            history.push_front(rates.total.rates.get("packets") as u64);
+            history.push_front(match &rates {
+                Reading::Switch(rates) => rates.total.rates.get("packets") as u64,
+                #[cfg(feature = "kv-proxy")]
+                Reading::Proxy(rates) => rates.rates.get("commands") as u64,
+            });
             last = Some(rates);
         }
-        if let Some(rates) = &last {
-            terminal.draw(|frame| draw(frame, rates, &history))?;
+        match &last {
+            None => {}
+            Some(Reading::Switch(rates)) => {
+                terminal.draw(|frame| draw(frame, rates, &history))?;
+            }
+            #[cfg(feature = "kv-proxy")]
+            Some(Reading::Proxy(rates)) => {
+                terminal.draw(|frame| draw_proxy(frame, rates, &history))?;
+            }
         }
     }
 }
@@ -102,18 +113,7 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
     ])
     .areas(frame.area());
     frame.render_widget(Paragraph::new(summary), head);
-    let history: Vec<u64> = history.iter().copied().collect();
-    let most = history.iter().max().copied().unwrap_or(0);
-    let most = super::short(most as f64);
-    let title = match width {
-        ..50 => format!(" packets/s, up to {most} "),
-        _ => format!(" packets a second, newest left, up to {most} "),
-    };
-    let curve_widget = Sparkline::default()
-        .block(Block::bordered().title(title))
-        .data(&history)
-        .style(Style::new().cyan());
-    frame.render_widget(curve_widget, curve);
+    draw_curve(frame, curve, "packets", history);
     let widths = [PORT_WIDTH, name].into_iter().chain(columns.iter().map(number_width));
     let widths = widths.map(Constraint::Length);
     let table = Table::new(rows.into_iter().map(Row::new), widths)
@@ -145,6 +145,41 @@ fn draw(frame: &mut Frame<'_>, rates: &Rates, history: &VecDeque<u64>) {
         })
         .collect();
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), workers);
+}
+
+fn draw_curve(frame: &mut Frame<'_>, area: Rect, what: &str, history: &VecDeque<u64>) {
+    let history: Vec<u64> = history.iter().copied().collect();
+    let most = history.iter().max().copied().unwrap_or(0);
+    let most = super::short(most as f64);
+    let title = match area.width {
+        ..50 => format!(" {what}/s, up to {most} "),
+        _ => format!(" {what} a second, newest left, up to {most} "),
+    };
+    let curve = Sparkline::default()
+        .block(Block::bordered().title(title))
+        .data(&history)
+        .style(Style::new().cyan());
+    frame.render_widget(curve, area);
+}
+
+#[cfg(feature = "kv-proxy")]
+fn draw_proxy(frame: &mut Frame<'_>, rates: &super::proxy::Rates, history: &VecDeque<u64>) {
+    let summary = flowed(&rates.summary(), frame.area().width);
+    let [head, curve, missed] = Layout::vertical([
+        Constraint::Length(summary.len() as u16 + 1),
+        Constraint::Length(7),
+        Constraint::Min(0),
+    ])
+    .areas(frame.area());
+    frame.render_widget(Paragraph::new(summary), head);
+    draw_curve(frame, curve, "commands", history);
+    // Without the meanings, which a narrow screen has no room for.
+    let row = |[reason, _, rate, share]: [String; 4]| Row::new([reason, rate, share]);
+    let [reason, _, rate, share] = super::proxy::Rates::HEADS;
+    let table = Table::new(rates.rows().into_iter().map(row), [12, NUMBER_WIDTH + 1, 8])
+        .header(Row::new([reason, rate, share]).bold())
+        .block(Block::bordered().title(" reads that were no hits "));
+    frame.render_widget(table, missed);
 }
 
 /// Returns the width of a column of numbers.
@@ -361,6 +396,28 @@ mod tests {
                 assert!(rules.contains(whole), "{width}, {whole}:\n{rules}");
             }
         }
+    }
+
+    #[cfg(feature = "kv-proxy")]
+    #[test]
+    fn a_proxy_shows_hits_and_why_reads_were_none() {
+        let rates = crate::top::proxy::tests::busy();
+        let screen = |width, height| {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("in memory");
+            let history = VecDeque::from([100_000, 2, 3]);
+            terminal.draw(|frame| draw_proxy(frame, &rates, &history)).expect("in memory");
+            terminal.backend().to_string()
+        };
+        let text = screen(80, 24);
+        for wanted in [
+            "127.0.0.1:6380 before redis://127.0.0.1:6379   mode cache   50 clients",
+            "100.00 k commands/s   80.00 k answered here (80.0 %)   20.00 k passed on",
+            "commands a second, newest left, up to 100.00 k",
+            "not_cached   9.00 k    10.0 %",
+        ] {
+            assert!(text.contains(wanted), "{wanted}:\n{text}");
+        }
+        [(1, 1), (3, 40), (200, 2), (20, 10)].into_iter().for_each(|(w, h)| drop(screen(w, h)));
     }
 
     #[test]

@@ -177,7 +177,10 @@ fn signals_reload_the_rules_and_end_the_switch() {
     let output =
         overbank().args(["top", "--once", "--socket"]).arg(&socket).output().expect("runs");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && errors.contains("no switch answers"), "{errors}");
+    assert!(
+        !output.status.success() && errors.contains("no switch, gateway or proxy answers"),
+        "{errors}"
+    );
 }
 
 #[test]

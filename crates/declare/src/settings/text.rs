@@ -11,9 +11,11 @@ const STRING: &str = "writing to a string does not fail";
 /// Returns an example file of a command with every setting. Settings in `active` have their example
 /// or default as values; the others are comments that show the default or an example.
 pub fn example(command: &str, sections: &[Section], active: &[&str]) -> String {
+    // A command of a group has a file of its last word.
+    let file = command.rsplit(' ').next().unwrap_or(command);
     let mut text = format!(
         "\
-# Configuration of `overbank {command} --config {command}.toml`; `--check` reports its problems.
+# Configuration of `overbank {command} --config {file}.toml`; `--check` reports its problems.
 # Every setting is also an option of the command. Commented settings show the default, or an
 # example where there is none.
 "

@@ -1,0 +1,388 @@
+//! `overbank kv proxy` as an operator sees it: its configuration, what it shows, its end. Redis and
+//! redis-cli are the programs of Debian; no privileges.
+#![cfg(feature = "kv-proxy")]
+
+use overbank_testing::needs;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Longest wait for what happens within a second.
+const SOON: Duration = Duration::from_secs(20);
+/// A name that must not show where keys have no business.
+const KEY: &str = "secret:4711";
+
+fn overbank(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_overbank"));
+    command.env_remove("NOTIFY_SOCKET").args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    overbank(arguments).output().expect("it starts")
+}
+
+/// What a command prints that succeeds.
+fn printed(arguments: &[&str]) -> String {
+    let output = output(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The status and the errors of a command that fails.
+fn failed(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = output(arguments);
+    let errors = String::from_utf8(output.stderr).expect("text");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    (output.status.code(), errors)
+}
+
+fn free_port() -> u16 {
+    let bound = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    bound.local_addr().expect("bound").port()
+}
+
+/// Waits until something holds.
+fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < end, "not soon: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+struct Redis {
+    child: Child,
+    port: u16,
+}
+
+impl Redis {
+    /// `None`, listed as skipped: the machine has none.
+    fn start() -> Option<Redis> {
+        for program in ["redis-server", "redis-cli"] {
+            let version = Command::new(program).arg("--version").output();
+            if !needs(program, version.is_ok_and(|output| output.status.success())) {
+                return None;
+            }
+        }
+        let port = free_port();
+        let at = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""];
+        let mut command = Command::new("redis-server");
+        let child = command.args(at).stdout(Stdio::null()).spawn().expect("it starts");
+        soon("redis listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Some(Redis { child, port })
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What redis-cli prints.
+fn redis_cli(port: u16, arguments: &[&str]) -> String {
+    let mut command = Command::new("redis-cli");
+    let output = command.args(["-p", &port.to_string()]).args(arguments).output();
+    String::from_utf8(output.expect("it starts").stdout).expect("text").trim_end().to_owned()
+}
+
+/// A running proxy, killed with the test.
+struct Proxy {
+    child: Child,
+    log: Arc<Mutex<String>>,
+    port: u16,
+    metrics: u16,
+    folder: tempfile::TempDir,
+    client: BufReader<TcpStream>,
+}
+
+impl Proxy {
+    /// Starts one by a file of these lines.
+    fn start(lines: &str) -> Proxy {
+        let folder = tempfile::tempdir().expect("a folder");
+        let metrics = free_port();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(at("proxy.toml"), lines).expect("written");
+        let mut child = overbank(&[
+            "kv",
+            "proxy",
+            "--config",
+            &at("proxy.toml"),
+            "--listen",
+            "127.0.0.1:0",
+            "--metrics",
+            &format!("127.0.0.1:{metrics}"),
+            "--status-socket",
+            &at("status"),
+            "--log-format",
+            "json",
+            "--format",
+            "json",
+        ])
+        .spawn()
+        .expect("it starts");
+        let log = Arc::new(Mutex::new(String::new()));
+        let (lines, kept) = (BufReader::new(child.stderr.take().expect("piped")), log.clone());
+        std::thread::spawn(move || {
+            for line in lines.lines().map_while(Result::ok) {
+                let mut log = kept.lock().expect("no panic");
+                *log = format!("{log}{line}\n");
+            }
+        });
+        let address = || -> Option<String> {
+            let log = log.lock().expect("no panic");
+            let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+            let fields = lines.map(|line| line["fields"].clone());
+            let listening = fields.into_iter().find(|of| of["message"] == "listening")?;
+            Some(listening["address"].as_str()?.to_owned())
+        };
+        soon("it listens", || address().is_some());
+        let address = address().expect("it listens");
+        let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+        let client = BufReader::new(TcpStream::connect(address).expect("it listens"));
+        Proxy { child, log, port, metrics, folder, client }
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn logged(&self, text: &str) -> bool {
+        self.log.lock().expect("no panic").contains(text)
+    }
+
+    /// Reads a key on the one connection of this client.
+    fn get(&mut self, key: &str) -> String {
+        self.client.get_mut().write_all(format!("GET {key}\r\n").as_bytes()).expect("it reads");
+        let (mut head, mut value) = (String::new(), String::new());
+        self.client.read_line(&mut head).expect("a reply");
+        if head != "$-1\r\n" {
+            assert!(head.starts_with('$'), "{head}");
+            self.client.read_line(&mut value).expect("a reply");
+        }
+        value.trim_end().to_owned()
+    }
+
+    fn status(&self) -> Value {
+        let mut stream = UnixStream::connect(self.at("status")).expect("it listens");
+        stream.write_all(b"status\n").expect("read");
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).expect("an answer");
+        serde_json::from_str(&line).expect("a document")
+    }
+
+    fn http(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.metrics)).expect("it listens");
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("read");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("text");
+        assert!(answer.starts_with("HTTP/1.0 200") || answer.starts_with("HTTP/1.1 200"), "{path}");
+        answer
+    }
+
+    /// Reads a key until it is answered from the cache.
+    fn heat(&mut self, key: &str) {
+        let before = self.status()["hits"].as_u64();
+        soon("a hit", || {
+            self.get(key);
+            self.status()["hits"].as_u64() > before
+        });
+    }
+
+    fn hot(&self, more: &[&str]) -> String {
+        printed(&[&["kv", "hot", "--socket", &self.at("status")], more].concat())
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args([&format!("-{name}"), &id]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    }
+
+    /// Ends it as a service manager does; returns its totals, whose accounts close.
+    fn end(mut self) -> Value {
+        self.signal("TERM");
+        let mut text = String::new();
+        self.child.stdout.take().expect("piped").read_to_string(&mut text).expect("text");
+        assert!(self.child.wait().expect("it ran").success());
+        let totals: Value = serde_json::from_str(&text).expect("a document");
+        let of = |name: &str| totals[name].as_u64().expect("a count");
+        let missed = totals["missed"].as_object().expect("by reason").values();
+        let missed: u64 = missed.map(|count| count.as_u64().expect("a count")).sum();
+        let commands = of("hits") + of("answered") + of("forwarded") + of("refused");
+        assert_eq!((of("commands"), of("reads")), (commands, of("hits") + missed), "{totals}");
+        assert!(!PathBuf::from(self.at("status")).exists());
+        assert!(!text.contains(KEY) && !self.logged(KEY), "a key in the log or the totals");
+        totals
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn settings_are_checked_and_problems_are_named() {
+    let check = |more: &[&str]| printed(&[&["kv", "proxy", "--check"], more].concat());
+    assert_eq!(check(&[]), "configuration is valid: 127.0.0.1:6380, redis://127.0.0.1:6379\n");
+    let with_password = check(&["--upstream", "redis://me:secret@cache.example:7000"]);
+    assert_eq!(
+        with_password,
+        "configuration is valid: 127.0.0.1:6380, redis://cache.example:7000\n"
+    );
+    let packaged = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/proxy.toml");
+    assert!(check(&["--config", packaged]).starts_with("configuration is valid: 127.0.0.1:6380"));
+    for (arguments, status, what) in [
+        (&["--upstream", "http://host"][..], 1, "--upstream: must be redis://"),
+        (&["--staleness-max", "0.1"], 1, "--staleness-max: 100ms: must be at least 0.3 seconds"),
+        (&["--entries", "0"], 1, "--entries: \"0\": must be a number from 1 to 1000000"),
+        (&["--mode", "fast"], 1, "--mode: \"fast\": must be "),
+        (&["--prefix", "a,,b"], 1, "--prefix: \"a,,b\": must be beginnings of keys"),
+        (&["--config", "/nonexistent"], 1, "/nonexistent: "),
+        (&["--no-such-flag"], 2, "unexpected argument '--no-such-flag'"),
+        (&["--listen", "192.0.2.1:1", "--metrics", "off"], 1, "listen 192.0.2.1:1: "),
+        (
+            &["--listen", "127.0.0.1:0", "--upstream", "redis://no.such.host.invalid"],
+            1,
+            "upstream redis://no.such.host.invalid:6379: ",
+        ),
+    ] {
+        let (code, errors) = failed(&[&["kv", "proxy"][..], arguments].concat());
+        assert!(code == Some(status) && errors.contains(what), "{arguments:?}: {code:?}: {errors}");
+    }
+    assert_eq!(failed(&["kv", "hot"]).0, Some(2));
+    assert_eq!(failed(&["kv", "hot", "--socket", "/nonexistent", "--hash-names"]).0, Some(1));
+}
+
+#[test]
+fn without_a_server_clients_are_closed_and_it_ends_in_order() {
+    let mut proxy = Proxy::start(&format!("upstream = \"redis://127.0.0.1:{}\"", free_port()));
+    // The command has no answer, and the connection ends.
+    proxy.client.get_mut().write_all(b"GET key\r\n").expect("it reads");
+    let mut answer = String::new();
+    let read = proxy.client.read_line(&mut answer);
+    assert!(matches!(read, Ok(0) | Err(_)), "{answer}");
+    soon("it is counted", || proxy.status()["closed"]["by_server"] == 1);
+    assert_eq!(proxy.status()["open"], 0);
+    soon("it is logged", || proxy.logged("the server is not followed"));
+    proxy.end();
+}
+
+#[test]
+fn hot_keys_are_answered_and_shown_and_no_key_leaves_by_metrics_or_log() {
+    let Some(redis) = Redis::start() else { return };
+    let lines = |more: &str| format!("upstream = {:?}\n{more}", redis.url());
+    let mut proxy = Proxy::start(&lines(""));
+    assert_eq!(redis_cli(proxy.port, &["SET", KEY, "1"]), "OK");
+    proxy.heat(KEY);
+    // A write that passes is seen at once, another one soon.
+    assert_eq!(redis_cli(proxy.port, &["SET", KEY, "2"]), "OK");
+    assert_eq!(proxy.get(KEY), "2");
+    proxy.heat(KEY);
+    redis_cli(redis.port, &["SET", KEY, "3"]);
+    soon("a write past the proxy", || proxy.get(KEY) == "3");
+
+    soon("it is listed", || {
+        (0..50).for_each(|_| drop(proxy.get(KEY)));
+        proxy.hot(&[]).lines().any(|line| line.contains(KEY) && line.contains(" yes "))
+    });
+    let text = proxy.hot(&[]);
+    assert!(
+        text.contains(" keys are cached; ") && text.contains("since\nthe start answered here"),
+        "{text}"
+    );
+    let hot: Value = serde_json::from_str(&proxy.hot(&["--format", "json"])).expect("a document");
+    assert_eq!(
+        (&hot["schema"], &hot["mode"]),
+        (&"overbank.kv-proxy-hot.v1".into(), &"cache".into())
+    );
+    let hashed = proxy.hot(&["--hash-names", "--format", "json"]);
+    assert!(!hashed.contains(KEY) && hashed.contains("\"hashed\":true"), "{hashed}");
+    let hashed: Value = serde_json::from_str(&hashed).expect("a document");
+    assert_eq!(hashed["keys"][0]["key"].as_str().map(str::len), Some(32));
+
+    let (metrics, status) = (proxy.http("/metrics"), proxy.http("/status"));
+    assert!(metrics.contains("overbank_kv_proxy_hits_total") && metrics.contains("_open 1"));
+    assert!(status.contains("\"schema\":\"overbank.kv-proxy.v1\""), "{status}");
+    assert!(!metrics.contains(KEY) && !status.contains(KEY), "a key in the documents");
+
+    let once = ["top", "--once", "--interval", "0.2", "--socket", &proxy.at("status")];
+    let top = printed(&once);
+    assert!(top.contains("mode cache") && top.contains("hits are served, lease "), "{top}");
+    let rates = printed(&[&once[..], &["--format", "json"]].concat());
+    let rates: Value = serde_json::from_str(&rates).expect("a document");
+    assert_eq!(rates["schema"], "overbank.kv-proxy-rates.v1");
+    assert_eq!((&rates["closes"], &rates["open"]), (&true.into(), &1.into()));
+    assert!(!top.contains(KEY));
+
+    let totals = proxy.end();
+    assert!(totals["hits"].as_u64() > Some(1) && totals["pushes"].as_u64() > Some(0), "{totals}");
+}
+
+#[test]
+fn sighup_reads_the_rules_again_and_no_other_setting() {
+    let Some(redis) = Redis::start() else { return };
+    let lines = |more: &str| format!("upstream = {:?}\n{more}\n", redis.url());
+    let mut proxy = Proxy::start(&lines(""));
+    redis_cli(redis.port, &["SET", KEY, "1"]);
+    proxy.heat(KEY);
+    let file = proxy.at("proxy.toml");
+    let write = |more: &str| {
+        std::fs::write(&file, lines(more)).expect("written");
+    };
+    write("deny = \"secret:\"");
+    proxy.signal("HUP");
+    soon("it is read", || proxy.logged("prefix, deny, order and scripts read again"));
+    soon("the key is dropped", || proxy.status()["cached"] == 0);
+    write("deny = \"secret:\"\nentries = 7");
+    proxy.signal("HUP");
+    soon("it is refused", || {
+        proxy.logged("settings unchanged: only prefix, deny, order and scripts change without")
+    });
+    write("deny = 7.5.1");
+    proxy.signal("HUP");
+    soon("it is named", || proxy.logged("proxy.toml"));
+    let hits = proxy.status()["hits"].as_u64();
+    let end = Instant::now() + Duration::from_millis(1500);
+    while Instant::now() < end {
+        assert_eq!(proxy.get(KEY), "1");
+    }
+    assert_eq!(proxy.status()["hits"].as_u64(), hits, "a denied key is not cached");
+    write("");
+    proxy.signal("HUP");
+    proxy.heat(KEY);
+    proxy.end();
+}
+
+#[test]
+fn observing_caches_nothing_and_says_what_a_cache_would_save() {
+    let Some(redis) = Redis::start() else { return };
+    let mut proxy = Proxy::start(&format!("upstream = {:?}\nmode = \"observe\"\n", redis.url()));
+    redis_cli(redis.port, &["SET", KEY, "1"]);
+    soon("it is listed", || {
+        (0..50).for_each(|_| assert_eq!(proxy.get(KEY), "1"));
+        let text = proxy.hot(&[]);
+        text.contains(KEY) && text.contains("a cache of these would answer up to")
+    });
+    let totals = proxy.end();
+    assert_eq!((&totals["hits"], &totals["cached"]), (&0.into(), &0.into()));
+    assert_eq!(totals["mode"], "observe");
+}

@@ -1,0 +1,272 @@
+//! The thread of the tracking connection: it alone changes which keys are cached, and by what.
+//!
+//! ```text
+//!   notes of workers ─┐                         ┌─▶ slots
+//!   socket ───────────┼─▶ follow ─▶ hot ────────┤
+//!   clock ────────────┘                         └─▶ commands and users, for workers
+//! ```
+
+mod follow;
+mod hot;
+
+pub use self::hot::{COUNTING, Heat, Hottest};
+
+/// What decides which keys are hot, in figures.
+pub mod heat {
+    pub use super::hot::{
+        BARRED, CANDIDATES, COUNTING, EPOCH, HOTTER_PERCENT, REPORTS, WRITES_EPOCHS, WRITES_PERCENT,
+    };
+}
+
+use self::follow::{BEAT, Follower, Lost, Setup};
+use self::hot::{Hot, Nanos, SECOND};
+use super::form::Form;
+use super::session::Rules;
+use super::settings::{Mode, ProxySettings};
+use super::slots::{self, Closing};
+use super::upstream::Upstream;
+use super::{Shared, locked, resolve};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token, Waker};
+use overbank::sketch::Keeper;
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+const STREAM: Token = Token(0);
+const WAKE: Token = Token(1);
+/// Time between two looks at what is due.
+const TICK: Duration = Duration::from_millis(10);
+/// Time between two attempts to connect, and between two looks at the server's name.
+const RETRY: Nanos = BEAT;
+const RESOLVE: Nanos = SECOND;
+/// Notes that are taken in a turn.
+const NOTES: usize = 4096;
+const READ: usize = 64 << 10;
+
+/// What workers tell the core.
+pub enum Note {
+    /// A read of this key is hot, or could not be answered yet.
+    Want { hash: u128, key: Box<[u8]>, form: Form },
+    /// What closed the cache has been answered.
+    Replied(Closing),
+    /// A user that is not known.
+    User(Box<[u8]>),
+}
+
+/// See the module.
+pub struct Core {
+    poll: Poll,
+    shared: Arc<Shared>,
+    upstream: Upstream,
+    notes: Receiver<Note>,
+    follower: Follower,
+    rules: Arc<Rules>,
+    /// Keys read until the last epoch ended.
+    read_keys: u64,
+    stream: Option<(TcpStream, SocketAddr, bool)>,
+    next_connect: Nanos,
+    next_resolve: Nanos,
+    next_publish: Nanos,
+    /// What was logged last of a failure.
+    said: Option<String>,
+    scratch: Box<[u8]>,
+}
+
+impl Core {
+    /// Returns the core, and what wakes it.
+    ///
+    /// # Errors
+    /// The system has no more descriptors.
+    pub fn new(
+        shared: Arc<Shared>,
+        settings: &ProxySettings,
+        (slots, keepers): (slots::Core, Vec<Keeper>),
+        notes: Receiver<Note>,
+    ) -> io::Result<(Core, Arc<Waker>)> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let setup = Setup {
+            user: settings.upstream.user.clone(),
+            password: settings.upstream.password.clone(),
+            staleness_max: nanos(settings.staleness_max),
+            max_age: nanos(settings.max_age),
+            value_max: settings.value_max,
+            observe: settings.mode == Mode::Observe,
+            seed: shared.seed,
+        };
+        let hot = Hot::new(keepers, shared.seed);
+        let core = Core {
+            poll,
+            upstream: settings.upstream.clone(),
+            notes,
+            follower: Follower::new(setup, slots, hot),
+            rules: shared.rules.load_full(),
+            read_keys: 0,
+            stream: None,
+            next_connect: 0,
+            next_resolve: 0,
+            next_publish: 0,
+            said: None,
+            shared,
+            scratch: vec![0; READ].into_boxed_slice(),
+        };
+        Ok((core, waker))
+    }
+
+    /// Follows the server until the proxy stops.
+    ///
+    /// # Errors
+    /// The system's poll fails.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(16);
+        while !self.shared.stop.load(Ordering::Acquire) {
+            match self.poll.poll(&mut events, Some(TICK)) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            let now = self.shared.now();
+            let is_ready = events.iter().any(|event| event.token() == STREAM);
+            let result = self.turn(now, is_ready);
+            if let Err(why) = result {
+                self.lost(&why);
+            }
+            self.publish(now);
+        }
+        *locked(&self.shared.core_totals) = self.follower.totals(self.shared.now());
+        self.follower.lost();
+        Ok(())
+    }
+
+    fn turn(&mut self, now: Nanos, is_ready: bool) -> Result<(), String> {
+        self.resolve(now)?;
+        if self.stream.is_none() {
+            self.connect(now);
+        }
+        if is_ready {
+            self.read(now).map_err(|error| error.to_string())?;
+        }
+        let rules = self.shared.rules.load_full();
+        if !Arc::ptr_eq(&rules, &self.rules) {
+            self.follower.retain(|key| rules.may_cache(key));
+            self.rules = rules;
+        }
+        for note in self.notes.try_iter().take(NOTES) {
+            match note {
+                // A worker may not know the rules of this moment yet.
+                Note::Want { key, .. } if !self.rules.may_cache(&key) => {}
+                Note::Want { hash, key, form } => self.follower.want(now, hash, &key, form),
+                Note::Replied(closing) => self.follower.replied(closing),
+                Note::User(name) => self.follower.user(&name),
+            }
+        }
+        self.follower.tick(now).map_err(said)?;
+        if let Some((stream, _, true)) = &mut self.stream {
+            self.follower.out.write(stream).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Looks whether the server's name has another address.
+    fn resolve(&mut self, now: Nanos) -> Result<(), String> {
+        if now < self.next_resolve || self.upstream.host.parse::<IpAddr>().is_ok() {
+            return Ok(());
+        }
+        self.next_resolve = now + RESOLVE;
+        // A name server that does not answer delays this thread, and then the lease ends.
+        let Ok(address) = resolve(&self.upstream) else { return Ok(()) };
+        if self.shared.upstream() != Some(address) {
+            self.shared.address.store(Some(Arc::new(address)));
+            return Err(format!("its address is {address} now"));
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, now: Nanos) {
+        let Some(address) = self.shared.upstream().filter(|_| now >= self.next_connect) else {
+            return;
+        };
+        self.next_connect = now + RETRY;
+        let opened = TcpStream::connect(address).and_then(|mut stream| {
+            let both = Interest::READABLE | Interest::WRITABLE;
+            self.poll.registry().register(&mut stream, STREAM, both)?;
+            Ok(stream)
+        });
+        match opened {
+            Ok(stream) => self.stream = Some((stream, address, false)),
+            Err(error) => self.lost(&error.to_string()),
+        }
+    }
+
+    /// Reads what has come; the first event says whether the connection stands.
+    fn read(&mut self, now: Nanos) -> io::Result<()> {
+        let Some((stream, _, stands)) = &mut self.stream else { return Ok(()) };
+        if !*stands {
+            if let Some(error) = stream.take_error()? {
+                return Err(error);
+            }
+            if stream.peer_addr().is_err() {
+                return Ok(());
+            }
+            *stands = true;
+            stream.set_nodelay(true)?;
+            self.said = None;
+            self.follower.connected(now);
+        }
+        loop {
+            let Some((stream, ..)) = &mut self.stream else { return Ok(()) };
+            match stream.read(&mut self.scratch) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    let bytes = self.scratch.get(..count).unwrap_or_default();
+                    self.follower.bytes(now, bytes).map_err(io::Error::other)?;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The connection is lost. Logs the reason, the same one once.
+    fn lost(&mut self, why: &str) {
+        if self.said.as_deref() != Some(why) {
+            tracing::warn!(%why, "the server is not followed: requests pass, nothing is cached");
+            self.said = Some(why.to_owned());
+        }
+        if let Some((mut stream, ..)) = self.stream.take() {
+            // It is closed with the stream in any case.
+            let _ = self.poll.registry().deregister(&mut stream);
+        }
+        self.follower.lost();
+    }
+
+    fn publish(&mut self, now: Nanos) {
+        self.shared.is_cluster.store(self.follower.is_cluster(), Ordering::Relaxed);
+        if let Some((commands, users, greeting)) = self.follower.news() {
+            self.shared.greeting.store(greeting.map(Arc::new));
+            self.shared.commands.store(commands);
+            self.shared.users.store(Arc::new(users));
+            // Pairs with `Ways::refresh`.
+            self.shared.version.fetch_add(1, Ordering::Release);
+        }
+        self.follower.published();
+        if let Some(keys) = self.follower.take_hottest() {
+            let all = self.shared.totals.iter().map(|totals| locked(totals).read_keys).sum::<u64>();
+            let reads = all - std::mem::replace(&mut self.read_keys, all);
+            *locked(&self.shared.hottest) = Heat { keys, reads };
+        }
+        if now >= self.next_publish {
+            self.next_publish = now + BEAT;
+            *locked(&self.shared.core_totals) = self.follower.totals(now);
+        }
+    }
+}
+
+fn said(lost: Lost) -> String {
+    lost.to_string()
+}

@@ -1,0 +1,112 @@
+//! The settings of a proxy.
+
+use super::upstream::Upstream;
+use overbank_declare::settings::{Check, Location, Range, SettingValue};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+overbank_declare::choices! {
+    /// Whether hot keys are cached.
+    pub enum Mode: "MODE" {
+        Cache = "cache", "hot keys are cached";
+        Observe = "observe", "hot keys are counted and reported, and nothing is cached";
+    }
+}
+
+overbank_declare::choices! {
+    /// What a script may write.
+    pub enum Scripts: "SCRIPTS" {
+        Keys = "keys", "the keys that it declares";
+        Close = "close", "any key: each script closes the cache until it has ended";
+    }
+}
+
+overbank_declare::choices! {
+    /// In which order a connection's commands take effect.
+    pub enum Order: "ORDER" {
+        Key = "key", "in the order of the connection for each key";
+        Connection = "connection", "in the order of the connection for all keys";
+    }
+}
+
+overbank_declare::choices! {
+    /// How commands go to the server.
+    pub enum Lanes: "LANES" {
+        Shared = "shared", "clients share connections until one needs its own";
+        Dedicated = "dedicated", "each client has its own connection";
+    }
+}
+
+/// Beginnings of keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prefixes(pub Vec<Vec<u8>>);
+
+impl Prefixes {
+    /// Returns whether a key begins with one of them.
+    pub fn begin(&self, key: &[u8]) -> bool {
+        self.0.iter().any(|prefix| key.starts_with(prefix))
+    }
+}
+
+impl SettingValue for Prefixes {
+    const VALUE_NAME: &'static str = "PREFIX,…";
+
+    fn accepts(_: &Range) -> String {
+        "beginnings of keys, separated by commas".to_owned()
+    }
+
+    fn read(text: &str, range: &Range) -> Result<Prefixes, String> {
+        let all: Vec<Vec<u8>> = text.split(',').map(|prefix| prefix.as_bytes().to_vec()).collect();
+        if all.iter().any(Vec::is_empty) {
+            return Err(format!("{text:?}: must be {}", Self::accepts(range)));
+        }
+        Ok(Prefixes(all))
+    }
+}
+
+overbank_declare::settings! {
+    /// A proxy.
+    pub struct ProxySettings: "Proxy" {
+        listen: SocketAddr = "127.0.0.1:6380", "Address that clients connect to";
+        upstream: Upstream = "redis://127.0.0.1:6379",
+            "The server: redis://[USER:PASSWORD@]HOST[:PORT]; user and password are for the \
+            proxy's own connection, clients have their own";
+        mode: Mode = "cache", "Whether hot keys are cached: cache, or observe to count alone";
+        workers: usize = 1, in 1..=64, "Threads that serve clients";
+        clients: usize = 10_000, in 1..=1_000_000, "Limit of clients of each worker; more are refused";
+        entries: usize = 10_000, in 1..=1_000_000, "Limit of cached keys";
+        memory: usize = 64, in 1..=65_536, "Limit of cached values, in MiB";
+        value_max: usize = 65_536, in 1..=16_777_216, "Longest cached reply, in bytes";
+        prefix: Option<Prefixes>, "Beginnings of the keys that may be cached" or "all keys may"
+            example "user:,page:";
+        deny: Option<Prefixes>, "Beginnings of keys that are not cached" or "none"
+            example "lock:,session:";
+        staleness_max: Duration = 1,
+            "Seconds that a reply may be older than a write that did not pass this proxy";
+        max_age: Duration = 60, "Seconds after which a value is asked for again in any case";
+        lanes: Lanes = "shared", "Connections to the server: shared by clients until one needs its \
+            own, or dedicated, one for each client";
+        order: Order = "key", "Order of a connection's commands: key or connection";
+        scripts: Scripts = "keys", "What scripts write: keys, those that they declare, or close, any";
+    }
+}
+
+impl ProxySettings {
+    /// Checks what no single setting shows.
+    pub fn check(&self, check: &mut Check) {
+        let mut problem = |name: &'static str, what: String| {
+            check.problem(check.given(name).unwrap_or(Location::Missing(name)), what);
+        };
+        if self.staleness_max < STALENESS_LEAST {
+            let what = format!("{:?}: must be at least 0.3 seconds", self.staleness_max);
+            problem("staleness-max", what);
+        }
+        if self.max_age < self.staleness_max {
+            let what = format!("{:?}: must be at least staleness-max", self.max_age);
+            problem("max-age", what);
+        }
+    }
+}
+
+/// The server is asked for a sign of life ten times a second, and may take a little.
+const STALENESS_LEAST: Duration = Duration::from_millis(300);
