@@ -1,6 +1,8 @@
-//! `overbank kv`: a server's agent, a client's requests, load, the hot keys of a device, and a
-//! proxy before Redis.
+//! `overbank kv`: a server's agent, a client's requests, load, the hot keys of a device, a proxy
+//! before Redis, and whether that is worth it.
 
+#[cfg(feature = "kv-proxy")]
+mod advise;
 mod agent;
 mod ask;
 mod hot;
@@ -55,6 +57,8 @@ pub enum Command {
     Hot(hot::Args),
     #[cfg(feature = "kv-proxy")]
     Proxy(Box<proxy::Args>),
+    #[cfg(feature = "kv-proxy")]
+    Advise(advise::Args),
 }
 
 /// The servers that requests go to.
@@ -114,5 +118,7 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         Command::Hot(args) => done(hot::run(args)),
         #[cfg(feature = "kv-proxy")]
         Command::Proxy(args) => done(proxy::run(args)),
+        #[cfg(feature = "kv-proxy")]
+        Command::Advise(args) => done(advise::run(args)),
     }
 }

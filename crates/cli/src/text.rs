@@ -3,6 +3,8 @@
 pub mod advise;
 #[cfg(feature = "aside")]
 pub mod aside;
+#[cfg(feature = "kv-proxy")]
+pub mod kv_advise;
 pub mod lab;
 pub mod sdc;
 

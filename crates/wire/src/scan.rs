@@ -4,8 +4,8 @@
 //! - The caller appends what arrives to a buffer that begins with the current request, and calls
 //!   `scan` with all of it. The scanner resumes where it stopped: each byte is read once.
 //! - [`Scan::Whole`]: the request is the first `len` bytes. The caller drains them and scans again.
-//! - [`Scan::Partial`]: the caller reads more. If its buffer is full, or if it does not want to wait,
-//!   it calls `take`, forwards and drains the [`Part`] and scans on: the request is *streamed*.
+//! - [`Scan::Partial`]: the caller reads more. If its buffer is full, or if it does not wait, it
+//!   calls `take`, forwards and drains the [`Part`] and scans on: the request is *streamed*.
 //! - [`Scan::Full`]: the scanner holds as many arguments as it may. The caller calls `take`.
 //! - A buffer of [`BUFFER_MIN`] bytes is never stuck: if it is full and partial, `take` drains.
 //! - After an error, the connection is lost: the next call returns the same error.

@@ -29,7 +29,7 @@
 mod buffer;
 pub mod commands;
 mod core;
-mod form;
+pub mod form;
 mod lanes;
 mod pseudonym;
 mod session;
@@ -42,7 +42,7 @@ mod ways;
 mod worker;
 
 use self::core::Core;
-pub use self::core::{Heat, Hottest};
+pub use self::core::{Heat, Hottest, heat};
 use self::pseudonym::Pseudonyms;
 #[cfg(feature = "fuzz")]
 pub use self::session::rig::torture;

@@ -118,6 +118,11 @@ pub fn fit(counts: &[u32]) -> Skew {
     let packets: f64 = counts.iter().map(|&c| f64::from(c)).sum();
     let seen = counts.iter().filter(|&&c| c > 0).count() as f64;
     let pairs: f64 = counts.iter().map(|&c| f64::from(c) * (f64::from(c) - 1.0)).sum();
+    fit_moments(packets, seen, pairs)
+}
+
+/// Returns the Zipf law of `packets` of `seen` flows, of which `pairs` is the sum of cᵢ(cᵢ − 1).
+pub fn fit_moments(packets: f64, seen: f64, pairs: f64) -> Skew {
     if packets < 2.0 || seen < 2.0 {
         return Skew { theta: 0.0, flows: seen, collision: 1.0 };
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!  text    get k1 k2\r\n          set k 0 0 1 [noreply]\r\n v\r\n
 //!  meta    mg k v q\r\n           ms k 1 T0\r\n v\r\n
-//!  binary  0x80 | opcode | key length (2) | extras length | 3 | body length (4) | 12 | extras key value
+//!  binary  |0x80|opcode|key length|extras length| 3 |body length| 12 | extras, key, value
 //! ```
 //!
 //! [`Requests`] scans what a client sends, [`Replies`] what a server sends; both resume in the
@@ -12,7 +12,8 @@
 //!
 //! - A request ends where memcached 1.6 ends it. A storage command that memcached refuses without
 //!   reading its data has none here, either: what follows is the next request, as there.
-//! - Two things are refused that memcached bears: a NUL in a line, and a line over 64 KiB but `get`.
+//! - Two things are refused that memcached accepts: a NUL in a line, and a line over 64 KiB that is
+//!   no list of keys.
 //! - Any bytes are scanned or refused. Nothing panics. A scanner allocates room for keys as they
 //!   come, up to [`KEYS_MAX`], and keeps it.
 //! - Values are skipped, whatever their length.

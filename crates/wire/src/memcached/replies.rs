@@ -1,8 +1,8 @@
 //! Replies of servers. The first word of a reply says how it ends, whatever was asked.
 //!
 //! ```text
-//!  VALUE k 0 1 [cas]\r\n v\r\n … END\r\n     STAT, ITEM, PREFIX … END     key=…\n … END     mg … EN
-//!  VA 1 [flags]\r\n v\r\n                     any other line
+//!  VALUE k 0 1 [cas]\r\n v\r\n … END\r\n    STAT, ITEM, PREFIX … END    key=…\n … END    mg … EN
+//!  VA 1 [flags]\r\n v\r\n                    any other line
 //!  0x81 | opcode | key length (2) | …         binary; statistics end with one that has no key
 //! ```
 

@@ -5,8 +5,8 @@ use super::{KEY_MAX, Verb, words};
 /// Most words of an `ms` line.
 const META_WORDS_MAX: usize = 19;
 
-/// Returns the bytes of data that follow the line, with their line end. Returns nothing if memcached
-/// refuses the line and reads on behind it.
+/// Returns the bytes of data that follow the line, with their line end. Returns nothing if
+/// memcached refuses the line and reads on behind it.
 pub(super) fn data_len(verb: Verb, line: &[u8]) -> Option<u64> {
     let count = words(line).take(META_WORDS_MAX + 1).count();
     let word = |at| words(line).nth(at).unwrap_or_default();

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 /// Splits a line into arguments, which are appended to `out` without quotes and escapes. Returns
-/// whether all quotes are closed and followed by space.
-pub(super) fn split(line: &[u8], out: &mut Vec<u8>, args: &mut Vec<Range<usize>>) -> bool {
+/// whether all quotes are closed and followed by space; of a line that ends within quotes, the
+/// arguments before them are there.
+pub fn split(line: &[u8], out: &mut Vec<u8>, args: &mut Vec<Range<usize>>) -> bool {
     let byte = |at: usize| line.get(at).copied();
     let mut at = 0;
     loop {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  request  *2\r\n $3\r\nGET\r\n $1\r\nk\r\n   or a line: GET k\r\n
-//!  reply    +OK\r\n  -ERR x\r\n  :1\r\n  $1\r\nv\r\n  *1\r\n:1\r\n  and RESP3's _ , # ! = ( % ~ | >
+//!  reply    +OK\r\n  -ERR x\r\n  :1\r\n  $1\r\nv\r\n  *1\r\n:1\r\n  RESP3: _ , # ! = ( % ~ | >
 //! ```
 //!
 //! [`Requests`] scans what a client sends, [`Replies`] what a server sends; both resume in the
@@ -24,6 +24,7 @@ mod tests;
 mod value;
 mod write;
 
+pub use inline::split;
 pub use replies::{HEAD_MAX, Replies, ReplyError};
 pub use requests::{ARG_MAX, ARGS_MAX, Limits, RequestError, Requests};
 pub use value::{ELEMENTS_MAX, Null, Value, to_resp2, tree};

@@ -49,7 +49,7 @@ pub enum ReplyError {
 pub(super) enum Head {
     /// The line is the value.
     Line,
-    /// So many bytes follow, and a line end.
+    /// This many bytes follow, and a line end.
     Bulk(u64),
     /// Pieces of a string follow.
     Pieces,

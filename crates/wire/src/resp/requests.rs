@@ -1,7 +1,7 @@
 //! Requests of clients: multibulk and inline.
 //!
 //! What Redis does not check is not checked: the byte after the `\r` of a length, and the two after
-//! an argument. As there, a NUL hides the end of its line, so such a line grows until it is refused.
+//! an argument. As there, a NUL hides the end of its line: the line grows until it is refused.
 //!
 //! Memory: 16 bytes for each argument held, and the text of an inline command.
 

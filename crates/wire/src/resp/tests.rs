@@ -421,6 +421,9 @@ fn malformed_replies_are_refused_by_name() {
         (&long(':', 1000)[..64], Err(Line)),
         (&long(':', 1000)[..63], Err(Unfinished)),
         (&long('(', 1000), Ok(1003)),
+        // Past its first bytes, no line is checked.
+        (&[&long('(', 63)[..64], b"x\r\n"].concat(), Ok(67)),
+        (&[&long('(', 62)[..63], b"x\r\n"].concat(), Err(Number)),
         (&long('+', 100_000), Ok(100_003)),
     ];
     for (bytes, wanted) in fixtures {

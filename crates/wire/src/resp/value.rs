@@ -1,6 +1,6 @@
 //! Whole replies: as a tree, and as RESP2 has them.
 
-use super::replies::{Head, NESTED_MAX, ReplyError, line_max, piece};
+use super::replies::{HEAD_MAX, Head, NESTED_MAX, ReplyError, line_max, piece};
 use super::write;
 use std::borrow::Cow;
 
@@ -97,7 +97,8 @@ impl<'a> Reader<'a> {
                 return Err(ReplyError::Unfinished);
             }
             let line = self.line()?;
-            let head = Head::parse(line)?;
+            // As much as the scanner checks, so that both accept the same.
+            let head = Head::parse(&line[..line.len().min(HEAD_MAX)])?;
             if line[0] != b'|' {
                 let value = self.behind(line, head, depth)?;
                 // A value must follow an attribute, and an end is none.
@@ -223,8 +224,8 @@ pub enum Null {
     Array,
 }
 
-/// Translates one whole RESP3 reply, type by type, as Redis 7.0 writes each for RESP2. Replies whose
-/// shape differs too are left to the caller, such as pairs that RESP2 lists flat. Returns nothing
+/// Translates one whole RESP3 reply, type by type, as Redis 7.0 writes each for RESP2. A reply with
+/// another shape is left to the caller, such as pairs that RESP2 lists flat. Returns nothing
 /// for a push, for what [`tree`] refuses, and if bytes follow.
 pub fn to_resp2(bytes: &[u8], null: Null) -> Option<Vec<u8>> {
     let (value, len) = tree(bytes).ok()?;

@@ -158,7 +158,7 @@ fn c_number(word: &[u8]) -> Option<i128> {
     text.parse().ok()
 }
 
-/// Scans a stream that arrives in pieces which end at `cuts`. A partial request is streamed whenever
+/// Scans a stream that arrives in pieces which end at `cuts`. A partial request is streamed when
 /// more than `room` bytes of it wait. Panics if the scanner breaks its contract.
 pub fn scan_requests(
     bytes: &[u8],

@@ -167,7 +167,7 @@ fn quoted<'a>(mut rest: &'a [u8], arg: &mut Vec<u8>) -> Option<&'a [u8]> {
     }
 }
 
-/// Scans a stream that arrives in pieces which end at `cuts`. A partial request is streamed whenever
+/// Scans a stream that arrives in pieces which end at `cuts`. A partial request is streamed when
 /// more than `room` bytes of it wait. Panics if the scanner breaks its contract.
 pub fn scan_requests(
     bytes: &[u8],

@@ -11,6 +11,13 @@ mod hot;
 
 pub use self::hot::{COUNTING, Heat, Hottest};
 
+/// What decides which keys are hot, in figures.
+pub mod heat {
+    pub use super::hot::{
+        BARRED, CANDIDATES, COUNTING, EPOCH, HOTTER_PERCENT, REPORTS, WRITES_EPOCHS, WRITES_PERCENT,
+    };
+}
+
 use self::follow::{BEAT, Follower, Lost, Setup};
 use self::hot::{Hot, Nanos, SECOND};
 use super::form::Form;
