@@ -269,14 +269,15 @@ impl Documents for Served {
 fn summary(time: Duration, (totals, core): &(ProxyTotals, CoreTotals)) -> String {
     let share = |part: u64, all: u64| 100.0 * part as f64 / (all.max(1)) as f64;
     let mut text = format!(
-        "{:.1} s, {} connections, {} commands: {} answered here ({:.1} %), {} passed on, {} \
-         refused; {} fills, {} invalidations",
+        "{:.1} s, {} connections, {} commands: {} hits ({:.1} %), {} passed on, {} of clients' \
+         starts answered here, {} refused; {} fills, {} invalidations",
         time.as_secs_f64(),
         totals.accepted,
         totals.commands,
         totals.hits,
         share(totals.hits, totals.commands),
         totals.forwarded,
+        totals.answered,
         totals.refused,
         core.fills,
         core.pushes,
