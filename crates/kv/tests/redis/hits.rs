@@ -6,6 +6,8 @@ use overbank_kv::proxy::Running;
 /// Reads until the proxy answers; returns that reply.
 pub fn hot(running: &Running, client: &mut Connection, line: &str) -> String {
     let hits = || running.handle().totals().0.hits;
+    // Counters are published after the replies that they count.
+    std::thread::sleep(std::time::Duration::from_millis(20));
     let before = hits();
     let mut last = String::new();
     until("a hit", || {
