@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     done += pipeline as u64;
                     times.push(client.sent.elapsed().as_nanos() as u64);
                 }
-                if client.left > 0 || count < scratch.len() && client.left > 0 {
+                if client.left > 0 {
                     break;
                 }
             }

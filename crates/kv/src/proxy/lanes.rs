@@ -6,13 +6,13 @@
 //! ```
 //!
 //! A client begins here. Commands with one reply, known keys and no state of the connection share
-//! a lane; at the first other command the client gets a connection to itself, for good. So many
-//! clients that ask little cost few system calls: what they ask in one turn of the worker goes in
-//! one write.
+//! a lane; at the first other command the client gets a connection to itself, for good. What
+//! clients ask in one turn of the worker goes in one write: few system calls for clients that ask
+//! little.
 //!
 //! Bounds: [`LANE_OUT_MAX`] bytes that the server does not take, [`CLIENT_OUT_MAX`] bytes of a
-//! client that does not read. Beyond the first, clients of the lane are not read; beyond the second,
-//! the lane is not read for [`STALL_MAX`] at most, then that client is closed.
+//! client that does not read. Beyond the first, clients of the lane are not read. Beyond the
+//! second, the lane is not read for [`STALL_MAX`] in all, then that client is closed.
 
 use super::buffer::Out;
 use overbank_wire::resp::{self, Replies};

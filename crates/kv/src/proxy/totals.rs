@@ -1,6 +1,6 @@
 //! What a proxy counts.
 //!
-//! Accounts close: `commands = hits + answered + forwarded + refused`, and of reads that could have
+//! Accounts close: `commands = hits + answered + forwarded + refused`. Of reads that could have
 //! been hits, `reads = hits + missed`, by reason.
 
 overbank_reasons::reasons! {

@@ -99,19 +99,28 @@ impl Side {
 /// A client and its connection to the server.
 struct Link {
     client: Option<Side>,
-    /// The connection of its own to the server.
+    /// Its separate connection to the server.
     server: Option<Side>,
     session: Session,
     /// Its number: places are used again.
     serial: u64,
     /// Replies that it is owed on a shared lane.
     on_lane: u64,
+    /// It is in the list of those that wait for room on the lane.
+    waits: bool,
+    /// How long the lane has waited for it since it last read all.
+    stalled: Duration,
     /// It is in the list of those that have something to do.
     listed: bool,
     /// The server knows that the client sends nothing more.
     told: bool,
     /// When it is given up, once one side has ended: later with each byte that moves.
     ends: Option<Instant>,
+}
+
+/// Returns whether more can be read of a lane at once: no event says so again.
+fn has_more((lane, side): &(Lane, Option<Side>)) -> bool {
+    lane.stalled.is_none() && side.as_ref().is_some_and(|side| side.readable)
 }
 
 /// Whether a link goes on.
@@ -185,7 +194,8 @@ impl Worker {
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(EVENTS);
         while !self.shared.stop.load(Ordering::Acquire) {
-            let sleep = if self.busy.is_empty() { self.sleep() } else { Duration::ZERO };
+            let has_more = !self.busy.is_empty() || self.lanes.iter().any(has_more);
+            let sleep = if has_more { Duration::ZERO } else { self.sleep() };
             match self.poll.poll(&mut events, Some(sleep)) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
                 _ => {}
@@ -285,7 +295,10 @@ impl Worker {
             self.totals.not_accepted += 1;
             return;
         }
-        let shares = self.shared.lanes == Lanes::Shared && self.ways.is_open();
+        // While ACL SETUSER is on its way, the server alone knows.
+        let shares = self.shared.lanes == Lanes::Shared
+            && self.ways.is_open()
+            && !self.ways.slots.is_closed();
         let place = if shares { Place::Shared } else { Place::Leaving };
         self.serials += 1;
         let at = entry.key();
@@ -295,6 +308,8 @@ impl Worker {
             session: Session::new(place),
             serial: self.serials,
             on_lane: 0,
+            waits: false,
+            stalled: Duration::ZERO,
             listed: false,
             told: false,
             ends: None,
@@ -348,7 +363,7 @@ impl Worker {
                     Err(Unasked) => return self.lose_lane(number),
                 };
                 let (at, serial) = piece.of;
-                // Without the client, its replies are nobody's.
+                // Without the client, its replies are dropped.
                 let link = self.links.get_mut(at).filter(|link| link.serial == serial);
                 let Some(link) = link else { continue };
                 let mut turn = Turn {
@@ -364,6 +379,9 @@ impl Worker {
                 }
                 link.on_lane -= u64::from(piece.ends);
                 link.list(at, &mut self.busy);
+                if link.on_lane == 0 && link.session.to_client.len() == piece.bytes.len() {
+                    link.stalled = Duration::ZERO;
+                }
                 if link.session.to_client.len() > CLIENT_OUT_MAX && lane.stalled.is_none() {
                     lane.stalled = Some((piece.of, Instant::now()));
                 }
@@ -382,16 +400,21 @@ impl Worker {
     fn waits_for_client(&mut self, number: usize) -> bool {
         let Some((lane, _)) = self.lanes.get_mut(number) else { return false };
         let Some(((at, serial), since)) = lane.stalled else { return false };
-        let link = self.links.get(at).filter(|link| link.serial == serial);
-        let is_full = link.is_some_and(|link| link.session.to_client.len() > CLIENT_OUT_MAX);
-        if is_full && since.elapsed() < STALL_MAX {
-            return true;
-        }
+        let link = self.links.get_mut(at).filter(|link| link.serial == serial);
         lane.stalled = None;
-        if is_full {
+        let Some(link) = link else { return false };
+        let is_full = link.session.to_client.len() > CLIENT_OUT_MAX;
+        let stalled = link.stalled + since.elapsed();
+        if !is_full {
+            // One that takes a little now and then does not begin anew each time.
+            link.stalled = stalled;
+        } else if stalled < STALL_MAX {
+            lane.stalled = Some(((at, serial), since));
+        } else {
             self.close(at, Closed::Slow);
+            return false;
         }
-        false
+        is_full
     }
 
     /// Writes what sessions have put on a lane; calls the server if it has to.
@@ -419,6 +442,7 @@ impl Worker {
         if !lane.is_full() {
             for at in std::mem::take(&mut lane.waiting) {
                 if let Some(link) = self.links.get_mut(at) {
+                    link.waits = false;
                     link.list(at, &mut self.busy);
                 }
             }
@@ -434,6 +458,7 @@ impl Worker {
         let (lost, waiting) = (lane.lost(), std::mem::take(&mut lane.waiting));
         for at in waiting {
             if let Some(link) = self.links.get_mut(at) {
+                link.waits = false;
                 link.list(at, &mut self.busy);
             }
         }
@@ -460,7 +485,10 @@ impl Worker {
             link.on_lane += replies;
             link.session.to_server.clear();
         }
-        if lane.is_full() && link.session.place() == Place::Shared {
+        if lane.is_full()
+            && link.session.place() == Place::Shared
+            && !std::mem::replace(&mut link.waits, true)
+        {
             lane.waiting.push(at);
         }
         if link.session.place() == Place::Leaving && link.on_lane == 0 {

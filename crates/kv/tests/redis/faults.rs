@@ -111,7 +111,7 @@ fn survives(more: &[&str], fault: impl FnOnce(&mut World)) {
     let World { running, .. } = world;
     assert!(!running.is_broken());
     let (totals, _) = running.stop();
-    assert_eq!(totals.commands, totals.hits + totals.forwarded + totals.refused);
+    assert_eq!(totals.commands, totals.hits + totals.answered + totals.forwarded + totals.refused);
     assert_eq!(totals.reads, totals.hits + totals.missed.iter().sum::<u64>());
 }
 

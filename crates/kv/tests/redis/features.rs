@@ -386,7 +386,7 @@ fn what_is_no_request_gets_the_error_of_redis() {
     drop(client);
     let (totals, _) = world.running.stop();
     assert_eq!(totals.refused, 6);
-    assert_eq!(totals.commands, totals.hits + totals.forwarded + totals.refused);
+    assert_eq!(totals.commands, totals.hits + totals.answered + totals.forwarded + totals.refused);
     assert_eq!(totals.reads, totals.hits + totals.missed.iter().sum::<u64>());
 }
 

@@ -103,7 +103,7 @@ fn linearizable(time: Duration) {
     let (totals, core) = running.stop();
     println!("{totals:?} {core:?}");
     assert!(totals.hits > 1000, "{totals:?}");
-    assert_eq!(totals.commands, totals.hits + totals.forwarded + totals.refused);
+    assert_eq!(totals.commands, totals.hits + totals.answered + totals.forwarded + totals.refused);
 }
 
 #[test]

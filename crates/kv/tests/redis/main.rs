@@ -5,5 +5,6 @@ mod faults;
 mod features;
 mod history;
 mod hits;
+mod lanes;
 mod same;
 mod servers;

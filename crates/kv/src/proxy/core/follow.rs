@@ -57,9 +57,6 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// The first of the setup.
-const HELLO: &str = "HELLO 3";
-
 /// A fill on its way.
 #[derive(Debug)]
 struct Fill {
@@ -507,8 +504,6 @@ impl Follower {
                 let (hello, _) = resp::tree(reply)?;
                 let mode = hello.get(b"mode").and_then(Value::text);
                 self.is_cluster = mode == Some(b"cluster");
-            }
-            Asked::Setup(HELLO) => {
                 (self.greeting, self.is_new) = (Greeting::new(reply), true);
             }
             Asked::Setup(_) | Asked::Any => {}

@@ -211,6 +211,10 @@ pub struct Session {
     place: Place,
     /// The client's name, on a shared lane.
     name: Option<Box<[u8]>>,
+    /// Name and version of its library, on a shared lane.
+    library: [Option<Box<[u8]>>; 2],
+    /// It leaves the lane for a WAIT.
+    awaits_replicas: bool,
 }
 
 impl Session {
@@ -236,6 +240,8 @@ impl Session {
             refusal: Vec::new(),
             place,
             name: None,
+            library: [None, None],
+            awaits_replicas: false,
         }
     }
 

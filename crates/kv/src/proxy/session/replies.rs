@@ -49,6 +49,11 @@ impl Seen {
         matches!(self.head().first(), Some(b'-' | b'!'))
     }
 
+    /// Returns whether it is an error of a server that would not speak RESP3.
+    fn refuses_hello(&self) -> bool {
+        self.head().starts_with(b"-NOAUTH") || self.head().starts_with(b"-NOPROTO")
+    }
+
     /// Returns whether it says that EXEC or DISCARD had no transaction to end.
     fn is_without_multi(&self) -> bool {
         let head = self.head();
@@ -139,6 +144,10 @@ impl Session {
             self.seen.add(of_reply);
             rest = behind;
             if step.end {
+                // The connection is not of the version that the client has been told.
+                if swallows && self.state.version == Version::Three && self.seen.refuses_hello() {
+                    return Err(NoReply);
+                }
                 self.reply(self.replies.is_push(), turn);
                 self.seen.clear();
             }

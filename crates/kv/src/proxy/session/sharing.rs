@@ -2,9 +2,9 @@
 //!
 //! On a shared lane a client is the default user, in database 0, in RESP2 or RESP3, perhaps with a
 //! name: what its library says at the start. The proxy answers that itself, and says it to the
-//! server when the client gets a connection of its own.
+//! server when the client gets a separate connection.
 
-use super::{Change, Effect, Session, Turn, Version};
+use super::{Change, Effect, OUT_MAX, Session, Turn, Version};
 use crate::proxy::commands::{Class, Command};
 use overbank_wire::resp::{self, Request};
 
@@ -18,9 +18,9 @@ const NAME_MAX: usize = 256;
 pub enum Place {
     /// On a connection that clients share.
     Shared,
-    /// The next command cannot go there: it waits for a connection of its own.
+    /// The next command cannot go there: it waits for a separate connection.
     Leaving,
-    /// On a connection of its own.
+    /// On a separate connection.
     Own,
 }
 
@@ -47,23 +47,38 @@ impl Session {
         self.owed.replies()
     }
 
-    /// The client has a connection of its own from here on. Returns the number of replies to what
-    /// it says first, which the client does not get.
+    /// The client has a separate connection from here on. Its state is said to the server first;
+    /// the client does not get the replies to that.
     pub fn own(&mut self) {
         self.place = Place::Own;
-        let mut setup = Vec::new();
-        let swallow = || Effect::Change(Box::new(Change::Swallow));
         if self.state.version == Version::Three {
-            resp::command(&[&b"HELLO"[..], b"3"], &mut setup);
-            self.owed.effect(swallow());
+            self.say(&[b"HELLO", b"3"]);
         }
         if let Some(name) = self.name.take() {
-            resp::command(&[&b"CLIENT"[..], b"SETNAME", &name], &mut setup);
-            self.owed.effect(swallow());
+            self.say(&[b"CLIENT", b"SETNAME", &name]);
         }
-        self.to_server.end().extend_from_slice(&setup);
+        for (field, text) in
+            [&b"LIB-NAME"[..], b"LIB-VER"].into_iter().zip(std::mem::take(&mut self.library))
+        {
+            if let Some(text) = text {
+                self.say(&[b"CLIENT", b"SETINFO", field, &text]);
+            }
+        }
+        if self.awaits_replicas {
+            // WAIT is for writes up to the connection's last command: this one comes after those
+            // on the lane.
+            self.say(&[b"PING"]);
+        }
         // What has waited for it.
         self.blocked = true;
+    }
+
+    /// Says something to the server whose reply the client does not get. Until that comes, the
+    /// state of the connection is not known.
+    fn say(&mut self, words: &[&[u8]]) {
+        resp::command(words, self.to_server.end());
+        self.state.changing = self.state.changing.saturating_add(1);
+        self.owed.effect(Effect::Change(Box::new(Change::Swallow)));
     }
 
     /// Decides about a command of a client on a shared lane.
@@ -73,7 +88,8 @@ impl Session {
         request: Request<'_>,
         turn: &mut Turn<'_>,
     ) -> Share {
-        if self.owed.replies() >= SHARED_MAX {
+        // A separate connection makes a client that does not read wait, and no other.
+        if self.owed.replies() >= SHARED_MAX || self.to_client.len() >= OUT_MAX {
             return Share::Leaves;
         }
         let is_unknown = command.name() == "client";
@@ -87,7 +103,26 @@ impl Session {
                 if name.len() > NAME_MAX || !name.iter().all(u8::is_ascii_graphic) {
                     return Share::Leaves;
                 }
-                self.name = Some(name.into()).filter(|name: &Box<[u8]>| !name.is_empty());
+                self.name = (!name.is_empty()).then(|| name.into());
+                self.answer(b"+OK\r\n", turn)
+            }
+            Class::ClientSet if command.name() == "client|setinfo" && request.len() == 4 => {
+                let text = request.arg(3).unwrap_or_default();
+                let is_field = |name: &[u8]| {
+                    request.arg(2).is_some_and(|field| field.eq_ignore_ascii_case(name))
+                };
+                let [name, version] = &mut self.library;
+                let field = if is_field(b"lib-name") {
+                    name
+                } else if is_field(b"lib-ver") {
+                    version
+                } else {
+                    return Share::Leaves;
+                };
+                if text.len() > NAME_MAX || !text.iter().all(u8::is_ascii_graphic) {
+                    return Share::Leaves;
+                }
+                *field = (!text.is_empty()).then(|| text.into());
                 self.answer(b"+OK\r\n", turn)
             }
             Class::Select(Some(0)) => self.answer(b"+OK\r\n", turn),
@@ -105,7 +140,10 @@ impl Session {
                 self.answer(&greeting, turn)
             }
             _ if command.is_shareable(&request) => Share::Passes,
-            _ => Share::Leaves,
+            _ => {
+                self.awaits_replicas = matches!(command.name(), "wait" | "waitaof");
+                Share::Leaves
+            }
         }
     }
 

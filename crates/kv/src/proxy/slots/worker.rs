@@ -145,6 +145,11 @@ impl Worker {
         Ok(reply)
     }
 
+    /// Returns whether a command that may change any key is on its way.
+    pub fn is_closed(&self) -> bool {
+        self.shared.global.gate.load().in_flight() > 0
+    }
+
     /// Closes the gate, before the bytes of a command are queued that may change any key.
     pub fn close(&mut self) -> Closing {
         self.shared.close()
