@@ -344,6 +344,8 @@ fn sighup_reads_the_rules_again_and_no_other_setting() {
     let mut proxy = Proxy::start(&lines(""));
     redis_cli(redis.port, &["SET", KEY, "1"]);
     proxy.heat(KEY);
+    // The core's numbers are published ten times a second.
+    soon("it is shown", || proxy.status()["cached"] == 1);
     let file = proxy.at("proxy.toml");
     let write = |more: &str| {
         std::fs::write(&file, lines(more)).expect("written");
