@@ -10,6 +10,7 @@ mod hot_keys;
 mod load;
 #[cfg(feature = "kv-proxy")]
 mod proxy;
+mod service;
 
 #[cfg(feature = "kv-proxy")]
 macro_rules! proxy_example {

@@ -1,37 +1,23 @@
 //! `overbank kv agent`: runs an agent as a service, from a checked configuration to the totals.
-//!
-//! ```text
-//!   settings ─▶ sockets ─▶ drop privileges ─▶ the agent's thread ─▶ metrics, status
-//!                                                  │
-//!                 SIGTERM, SIGINT, --duration ─────┴─▶ stop, totals
-//! ```
 
+use super::service::{Program, drop_privileges};
 use crate::live::args::{self, LiveCommand, report};
 use crate::options::Format;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use overbank_declare::counters::{Counters, Exposition, Gauge};
 use overbank_declare::settings::{Check, Problems, Section, Source, Table as _};
 use overbank_kv::agent::settings::AgentSettings;
 use overbank_kv::agent::{AgentTotals, Handle, Running, Setup};
 use overbank_service::endpoints::{Documents, EndpointTotals, Endpoints, Limits};
 use overbank_service::options::ServiceSettings;
-use overbank_service::privileges::{Capability, drop_all_but};
-use overbank_service::process::{Asked, Signals, notify, start_log};
+use overbank_service::process::start_log;
 use serde::Serialize;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
 
-/// Time between two checks of the agent's thread for an end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Longest time for connections to close.
-const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// Name and version of the status document.
 const SCHEMA: &str = "overbank.kv-agent.v1";
-
-/// The first port that needs no privilege.
-const PRIVILEGED: u16 = 1024;
 
 /// `overbank kv agent`.
 pub struct Agent;
@@ -100,21 +86,9 @@ pub fn run(args: &Args) -> Result<()> {
     }
     start_log(&config.service);
     let endpoints = Endpoints::open(&config.service, config.metrics_required)?;
-    if !config.service.keep_privileges {
-        let is_privileged = (1..PRIVILEGED).contains(&config.setup.listen.port());
-        let keep: &[_] = if is_privileged { &[Capability::CAP_NET_BIND_SERVICE] } else { &[] };
-        drop_all_but(keep)?;
-    }
+    drop_privileges(&config.service, config.setup.listen.port())?;
     let running = start(&config)?;
     let handle = running.handle().clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Before anything reports that it runs: an unhandled signal would kill it.
-    let signals = {
-        let _inside = runtime.enter();
-        Signals::new()?
-    };
-    let quiet_s = config.setup.machine.quiet_us as f64 / 1e6;
-    tracing::info!(address = %handle.address(), store, quiet_s, "listening");
     let documents = Served {
         handle,
         limits: Limits::new(&config.service),
@@ -123,8 +97,19 @@ pub fn run(args: &Args) -> Result<()> {
         store,
     };
     let documents = Arc::new(documents);
-    let ended = runtime.block_on(serve(&config, &running, documents.clone(), signals, endpoints));
-    runtime.shutdown_timeout(CLOSE_MAX);
+    let quiet_s = config.setup.machine.quiet_us as f64 / 1e6;
+    let program = Program {
+        service: &config.service,
+        limits: &documents.limits,
+        started: documents.started,
+        announce: &|| {
+            let (address, store) = (documents.handle.address(), &documents.store);
+            tracing::info!(%address, store, quiet_s, "listening");
+        },
+        reload: &|| tracing::info!("SIGHUP: there is nothing to reload"),
+        is_broken: &|| running.is_broken(),
+    };
+    let ended = program.serve(documents.clone(), endpoints);
     let totals = running.stop();
     ended?;
     let printed = match args.options.format {
@@ -142,42 +127,6 @@ fn start(config: &Config) -> Result<Running> {
     let bytes = (settings.memory as u64) << 20;
     let open = |wake| settings.store.open(&name, bytes, settings.store_timeout, wake);
     Ok(Running::start(&config.setup, open)?)
-}
-
-/// Serves the documents until it is time to stop.
-async fn serve(
-    config: &Config,
-    running: &Running,
-    documents: Arc<Served>,
-    mut signals: Signals,
-    endpoints: Endpoints,
-) -> Result<()> {
-    let (stop, stopped) = watch::channel(false);
-    let _socket_file = endpoints.serve(documents.clone(), &documents.limits, stopped)?;
-    notify("READY=1");
-    let end = config.service.duration.map(|duration| documents.started + duration);
-    let mut look = tokio::time::interval(LOOK_EVERY);
-    let reason = loop {
-        tokio::select! {
-            asked = signals.next() => match asked {
-                Asked::Reload => tracing::info!("SIGHUP: there is nothing to reload"),
-                Asked::End(reason) => break reason,
-            },
-            _ = look.tick() => {
-                if running.is_broken() {
-                    bail!("internal error: the agent's thread has ended; please report it");
-                }
-                if end.is_some_and(|end| Instant::now() >= end) {
-                    break "the duration is over";
-                }
-            }
-        }
-    };
-    tracing::info!(reason, "stopping");
-    notify("STOPPING=1");
-    // Without receivers, all have stopped.
-    let _ = stop.send(true);
-    Ok(())
 }
 
 /// What documents are made of.

@@ -1,9 +1,10 @@
 //! `overbank kv proxy`: runs a proxy as a service, from a checked configuration to the totals.
 
 use super::hot_keys;
+use super::service::{Program, drop_privileges};
 use crate::live::args::{self, LiveCommand, report};
 use crate::options::Format;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use overbank_declare::counters::{Counters, Exposition, Gauge};
 use overbank_declare::settings::{Check, Problems, Section, Source, Table as _};
 use overbank_kv::proxy::settings::{Mode, ProxySettings};
@@ -11,23 +12,14 @@ use overbank_kv::proxy::totals::{CoreTotals, ProxyTotals};
 use overbank_kv::proxy::{Handle, Running};
 use overbank_service::endpoints::{Documents, EndpointTotals, Endpoints, Limits};
 use overbank_service::options::ServiceSettings;
-use overbank_service::privileges::{Capability, drop_all_but};
-use overbank_service::process::{Asked, Signals, notify, start_log};
+use overbank_service::process::start_log;
 use serde::Serialize;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
 
-/// Time between two checks of the threads for an end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Longest time for connections to close.
-const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// Name and version of the status document.
 const SCHEMA: &str = "overbank.kv-proxy.v1";
-/// The first port that needs no privilege.
-const PRIVILEGED: u16 = 1024;
-
 /// `overbank kv proxy`.
 pub struct Proxy;
 
@@ -101,20 +93,10 @@ pub fn run(args: &Args) -> Result<()> {
     }
     start_log(service);
     let endpoints = Endpoints::open(service, config.metrics_required)?;
+    // Before its threads, which inherit what this one has.
+    drop_privileges(service, proxy.listen.port())?;
     let running = Running::start(proxy)?;
-    if !service.keep_privileges {
-        let is_privileged = (1..PRIVILEGED).contains(&proxy.listen.port());
-        let keep: &[_] = if is_privileged { &[Capability::CAP_NET_BIND_SERVICE] } else { &[] };
-        drop_all_but(keep)?;
-    }
     let handle = running.handle().clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Before anything reports that it runs: an unhandled signal would kill it.
-    let signals = {
-        let _inside = runtime.enter();
-        Signals::new()?
-    };
-    tracing::info!(address = %handle.address(), upstream, "listening");
     let documents = Arc::new(Served {
         handle,
         limits: Limits::new(service),
@@ -122,10 +104,18 @@ pub fn run(args: &Args) -> Result<()> {
         upstream,
         mode: proxy.mode,
     });
-    let reload = || reload(args, &config, running.handle());
-    let serving = serve(service, &running, documents.clone(), (signals, &reload), endpoints);
-    let ended = runtime.block_on(serving);
-    runtime.shutdown_timeout(CLOSE_MAX);
+    let program = Program {
+        service,
+        limits: &documents.limits,
+        started: documents.started,
+        announce: &|| {
+            let (address, upstream) = (documents.handle.address(), &documents.upstream);
+            tracing::info!(%address, upstream, "listening");
+        },
+        reload: &|| reload(args, &config, running.handle()),
+        is_broken: &|| running.is_broken(),
+    };
+    let ended = program.serve(documents.clone(), endpoints);
     let totals = running.stop();
     ended?;
     let printed = match args.options.format {
@@ -150,46 +140,6 @@ fn reload(args: &Args, before: &Config, handle: &Handle) {
             }
         }
     }
-}
-
-/// Serves the documents until it is time to stop.
-async fn serve(
-    service: &ServiceSettings,
-    running: &Running,
-    documents: Arc<Served>,
-    (mut signals, reload): (Signals, &dyn Fn()),
-    endpoints: Endpoints,
-) -> Result<()> {
-    let (stop, stopped) = watch::channel(false);
-    let _socket_file = endpoints.serve(documents.clone(), &documents.limits, stopped)?;
-    notify("READY=1");
-    let end = service.duration.map(|duration| documents.started + duration);
-    let mut look = tokio::time::interval(LOOK_EVERY);
-    let reason = loop {
-        tokio::select! {
-            asked = signals.next() => match asked {
-                Asked::Reload => {
-                    notify("RELOADING=1");
-                    reload();
-                    notify("READY=1");
-                }
-                Asked::End(reason) => break reason,
-            },
-            _ = look.tick() => {
-                if running.is_broken() {
-                    bail!("internal error: a thread of the proxy has ended; please report it");
-                }
-                if end.is_some_and(|end| Instant::now() >= end) {
-                    break "the duration is over";
-                }
-            }
-        }
-    };
-    tracing::info!(reason, "stopping");
-    notify("STOPPING=1");
-    // Without receivers, all have stopped.
-    let _ = stop.send(true);
-    Ok(())
 }
 
 /// What documents are made of.
