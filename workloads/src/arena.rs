@@ -1,22 +1,22 @@
-//! Memory of what is watched. Its addresses depend on nothing but what was allocated here before:
-//! not on arguments, environment or what the rest of the program has allocated.
+//! Allocates the watched code's memory at fixed addresses. They depend on nothing but what was
+//! allocated here before: not on arguments, environment or the rest of the program.
 //!
 //! ```text
 //! FROM ─▶ size 8 │ block, to 16 bytes │ size 8 │ block …      a fresh block follows the last one,
 //!                                                             as in a fresh heap of glibc's malloc
 //! ```
 //!
-//! A freed block goes to the list of its size; the next one of that size takes it. The arena serves
-//! inside [`within`]; everything else is the system's.
+//! Blocks above 1,016 bytes are rounded up to a quarter of a power of two, where malloc would round
+//! to 16 bytes. A freed block goes to the list of its size; the next one of that size takes it. The
+//! arena serves the thread inside [`within`]; everything else is the system's.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 
 use crate::fixed;
 
@@ -31,14 +31,18 @@ const GRAIN: usize = 16;
 const SMALL: usize = 1024;
 const LISTS: usize = 192;
 
-static ON: AtomicBool = AtomicBool::new(false);
+thread_local! {
+    // Constant and without a destructor: its first use allocates nothing.
+    static ON: Cell<bool> = const { Cell::new(false) };
+}
 
 #[global_allocator]
 static MEMORY: Memory = Memory(UnsafeCell::new(Arena { next: FROM, end: FROM, free: [0; LISTS] }));
 
 struct Memory(UnsafeCell<Arena>);
 
-// SAFETY: the arena has one user: the thread that runs the store. The main thread waits for it.
+// SAFETY: the arena has one user: the thread inside `within`, which runs the store. No other thread
+// allocates here, and none frees a block of the arena meanwhile.
 unsafe impl Sync for Memory {}
 
 struct Arena {
@@ -51,32 +55,28 @@ struct Arena {
 
 /// Reserves the memory.
 pub fn reserve() -> Result<()> {
-    if !fixed::map(FROM, BYTES) {
-        bail!("memory: {} GB of addresses at {FROM:#x} are not free", BYTES >> 30);
-    }
+    fixed::map(FROM, BYTES).with_context(|| {
+        format!("memory: cannot reserve {} GB of addresses at {FROM:#x} (ulimit -v?)", BYTES >> 30)
+    })?;
     // SAFETY: the only thread that runs.
     unsafe { (*MEMORY.0.get()).end = FROM + BYTES };
     Ok(())
 }
 
-/// Runs `work`, whose memory comes from the arena.
+/// Runs `work`, whose memory comes from the arena. One thread at a time.
 pub fn within<R>(work: impl FnOnce() -> R) -> R {
     /// The mode before.
     struct Before(bool);
     impl Drop for Before {
         fn drop(&mut self) {
-            ON.store(self.0, Relaxed);
+            ON.set(self.0);
         }
     }
-    let _before = Before(ON.swap(true, Relaxed));
+    let _before = Before(ON.replace(true));
     work()
 }
 
 /// Returns whether an address is one of the arena's.
-pub fn has(address: u64) -> bool {
-    usize::try_from(address).is_ok_and(is_here)
-}
-
 fn is_here(address: usize) -> bool {
     (FROM..FROM + BYTES).contains(&address)
 }
@@ -134,7 +134,7 @@ fn bytes(at: usize) -> usize {
 
 impl Memory {
     fn take(&self, bytes: usize, align: usize) -> (*mut u8, bool) {
-        // SAFETY: one thread, and no allocation happens inside another.
+        // SAFETY: the thread inside `within`, and no allocation happens inside another.
         let (at, fresh) = unsafe { (*self.0.get()).take(bytes, align) };
         (at as *mut u8, fresh)
     }
@@ -150,7 +150,7 @@ impl Memory {
 // SAFETY: blocks are disjoint, aligned and as long as asked; others are the system's.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if ON.load(Relaxed) {
+        if ON.get() {
             return self.take(layout.size(), layout.align()).0;
         }
         // SAFETY: the caller's.
@@ -158,7 +158,7 @@ unsafe impl GlobalAlloc for Memory {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if ON.load(Relaxed) {
+        if ON.get() {
             return zeroed(layout.size(), layout.align());
         }
         // SAFETY: the caller's.
@@ -179,7 +179,7 @@ unsafe impl GlobalAlloc for Memory {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         // SAFETY: the caller's; a block that moves is copied as far as both go.
         unsafe {
-            if !is_here(block as usize) && !ON.load(Relaxed) {
+            if !is_here(block as usize) && !ON.get() {
                 return System.realloc(block, layout, bytes);
             }
             if is_here(block as usize) && list(self::bytes(block as usize)) == list(bytes) {
@@ -209,7 +209,7 @@ fn zeroed(bytes: usize, align: usize) -> *mut u8 {
 // SAFETY: no other function has the name.
 #[unsafe(no_mangle)]
 extern "C" fn overbank_malloc(bytes: usize) -> *mut c_void {
-    if ON.load(Relaxed) {
+    if ON.get() {
         return MEMORY.take(bytes, GRAIN).0.cast();
     }
     // SAFETY: any size may be asked for.
@@ -219,7 +219,7 @@ extern "C" fn overbank_malloc(bytes: usize) -> *mut c_void {
 // SAFETY: as above.
 #[unsafe(no_mangle)]
 extern "C" fn overbank_calloc(count: usize, bytes: usize) -> *mut c_void {
-    if ON.load(Relaxed) {
+    if ON.get() {
         return count.checked_mul(bytes).map_or(null_mut(), |all| zeroed(all, GRAIN)).cast();
     }
     // SAFETY: any size may be asked for.
@@ -290,6 +290,16 @@ mod tests {
             // SAFETY: the block has these bytes.
             assert!(unsafe { std::slice::from_raw_parts(zeros, 3000) }.iter().all(|b| *b == 0));
         });
+    }
+
+    #[test]
+    fn another_thread_allocates_elsewhere() {
+        within(|| {
+            assert!(ON.get());
+            let other = std::thread::scope(|scope| scope.spawn(|| ON.get()).join());
+            assert!(!other.expect("no panic"));
+        });
+        assert!(!ON.get());
     }
 
     #[test]

@@ -18,6 +18,10 @@ use crate::keys::{ITEMS_MAX, Placement, Ycsb};
 pub const LINE: usize = 64;
 /// Most bytes of a value.
 const VALUE_MAX: usize = 1 << 16;
+/// Bytes of a value that fill slots of SDC beside their key: 16, 32 and 64 in all.
+const INSIDE: [usize; 3] = [56, 24, 8];
+/// Most bytes of tables: half of the memory that is reserved for all (arena.rs).
+const TABLE_MAX: u64 = 1 << 34;
 /// Most sets that --view lists.
 const VIEW_MAX: usize = 64;
 /// The cache of the paper's figure 1.
@@ -107,8 +111,8 @@ pub struct Run {
     /// Bytes of a value, a multiple of 8
     #[arg(long, default_value = "512", value_name = "BYTES", value_parser = bytes)]
     pub value: u64,
-    /// First bytes of a value that a lookup reads, at most all [default: 64; with --ycsb, 8 of each
-    /// 64]
+    /// First bytes of a value that a lookup reads, at most all [default: 64; 56 with --system
+    /// sdc-values; with --ycsb, 8 of each 64]
     #[arg(long, value_name = "BYTES", value_parser = bytes, conflicts_with = "ycsb")]
     pub read: Option<u64>,
     /// Bytes of SLB, copies or hints [default: the last-level cache's]
@@ -317,20 +321,25 @@ impl Run {
             bail!("--read {read}: must be a multiple of {WORD} between {WORD} and --value {value}");
         }
         let reading = self.reading();
-        if self.system == System::SdcValues
-            && !(matches!(reading.words, 1 | 3 | 7) && (reading.words == 1 || reading.stride == 1))
-        {
-            bail!(
-                "--system sdc-values: a key and what is read of a value must be 16, 32 or 64 bytes \
-                 side by side: --read must be 8, 24 or 56"
-            );
+        if self.system == System::SdcValues {
+            // SDC takes words that lie side by side.
+            match self.ycsb {
+                Some(_) => ensure!(
+                    reading.words == 1,
+                    "--value {value}: must be at most {LINE} with --system sdc-values and --ycsb"
+                ),
+                None => ensure!(
+                    INSIDE.contains(&read),
+                    "--read {read}: must be 8, 24 or 56 with --system sdc-values"
+                ),
+            }
         }
         let buckets = self.buckets;
         if !buckets.is_power_of_two() || buckets > 1 << 30 {
             bail!("--buckets {buckets}: must be a power of two of at most 2^30");
         }
         let table_bytes = self.table.unwrap_or(shape.llc.bytes);
-        ensure!(table_bytes <= 1 << 36, "--table {table_bytes}: must be at most 2^36");
+        ensure!(table_bytes <= TABLE_MAX, "--table {table_bytes}: must be at most 2^34");
         let inserts = if self.ycsb == Some(Ycsb::D) { self.lookups + warmup } else { 0 };
         Ok(store::Options {
             index: self.index,
@@ -347,7 +356,13 @@ impl Run {
 
     /// Returns the bytes of a value that a lookup reads, without --ycsb.
     fn read_bytes(&self) -> usize {
-        self.read.map_or((self.value as usize).min(LINE), |read| read as usize)
+        let value = self.value as usize;
+        let inside = || INSIDE.into_iter().find(|bytes| *bytes <= value);
+        let usual = match self.system {
+            System::SdcValues => inside().unwrap_or(value),
+            _ => value.min(LINE),
+        };
+        self.read.map_or(usual, |read| read as usize)
     }
 
     fn reading(&self) -> Reading {

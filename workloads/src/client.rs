@@ -93,7 +93,7 @@ impl Client {
 
 fn client() -> Option<&'static mut Client> {
     // SAFETY: the pointer is null or that of `send`, which has the client until the pointer is null
-    // again. The process has one thread, and no function below calls another.
+    // again. One thread works, the main one waits for it; no function below calls another.
     unsafe { CLIENT.load(Relaxed).as_mut() }
 }
 

@@ -49,20 +49,27 @@ pub fn are_fixed() -> bool {
     now >= 0 && now & libc::ADDR_NO_RANDOMIZE != 0
 }
 
-/// Reserves zeros at an address. Returns whether they are there.
-pub fn map(address: usize, bytes: usize) -> bool {
+/// Reserves zeros at an address.
+///
+/// # Errors
+/// The addresses are in use, or the process may not reserve as many.
+pub fn map(address: usize, bytes: usize) -> io::Result<()> {
     let (access, fixed) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_FIXED_NOREPLACE);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
     let wanted = address as *mut c_void;
     // SAFETY: takes no addresses that are in use. A kernel that does not know MAP_FIXED_NOREPLACE
     // may choose another place, which stays reserved and unused.
-    let there = unsafe { libc::mmap(wanted, bytes, access, flags, -1, 0) } == wanted;
-    if there {
-        // Large pages of the host make a run faster; it is right without them.
-        // SAFETY: changes no contents.
-        let _ = unsafe { libc::madvise(wanted, bytes, libc::MADV_HUGEPAGE) };
+    let got = unsafe { libc::mmap(wanted, bytes, access, flags, -1, 0) };
+    if got == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
     }
-    there
+    if got != wanted {
+        return Err(io::Error::from_raw_os_error(libc::EEXIST));
+    }
+    // Large pages of the host make a run faster; it is right without them.
+    // SAFETY: changes no contents.
+    let _ = unsafe { libc::madvise(wanted, bytes, libc::MADV_HUGEPAGE) };
+    Ok(())
 }
 
 /// What a thread does, and what came out.
@@ -85,9 +92,9 @@ pub fn on_stack<R>(work: impl FnOnce() -> Result<R>) -> Result<R> {
     fn of<F: FnOnce() -> R, R>(_: &F) -> extern "C" fn(*mut c_void) -> *mut c_void {
         do_job::<F, R>
     }
-    if !map(STACK, STACK_BYTES) {
-        bail!("stack: {} MB of addresses at {STACK:#x} are not free", STACK_BYTES >> 20);
-    }
+    map(STACK, STACK_BYTES).with_context(|| {
+        format!("stack: cannot reserve {} MB of addresses at {STACK:#x}", STACK_BYTES >> 20)
+    })?;
     let start = of(&work);
     let mut job = Job { work: Some(work), result: None };
     let (mut attributes, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());

@@ -1,8 +1,8 @@
 //! The hooks: what the instrumented code calls at every load and store, and its SDC instructions.
 //!
-//! One pointer to the machine says whether the hooks are on. It is null but during a pass. The
-//! process has one thread ([`crate::fixed`]), and no hook runs inside another, because the machine
-//! is not instrumented: so the machine has one user at a time.
+//! One pointer to the machine says whether the hooks are on. It is null but during a pass. Of the
+//! two threads one waits for the other ([`crate::fixed`]), and no hook runs inside another, because
+//! the machine is not instrumented: so the machine has one user at a time.
 #![allow(unsafe_code)]
 
 use std::hint::black_box;

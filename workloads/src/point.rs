@@ -5,13 +5,13 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use overbank_sdc::{Counters, Machine, Shape, Times, WayView};
+use overbank_sdc::{Counters, FEW, Machine, SLOTS, Shape, SlotView, Times, WayView, used_slots};
 use overbank_watched::front::FalseHit;
 use overbank_watched::item::WORD;
 use overbank_watched::store::{Store, System, store};
 use serde::Serialize;
 
-use crate::arguments::{LINE, Run, name};
+use crate::arguments::{Run, name};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::held::Held;
@@ -20,9 +20,6 @@ use crate::{arena, fixed, hooks};
 
 /// The error of the plain build.
 pub const NO_HOOKS: &str = "built without hooks: build it by `cargo xtask workloads`";
-
-/// Slots of a line that is used by few.
-const FEW: usize = 3;
 
 /// What is printed.
 #[derive(Serialize)]
@@ -80,10 +77,12 @@ struct Report<'a> {
     hooks_per_second: f64,
 }
 
-/// Accesses to the lines of memory that one level of a tree, or the items, lie on.
+/// Accesses to the lines of memory that one level of a tree, or the items, lie on. A line that two
+/// of them share is a line of each, by its slots.
 #[derive(Default, Serialize)]
 struct LevelHeat {
-    /// `items`, or `level 0` for leaves, `level 1` above them and so on.
+    /// `level 0` for leaves, `level 1` above them and so on; `items`; `other` for the stack, roots
+    /// and what stands in front of the index.
     what: String,
     /// Those that were accessed.
     lines: u64,
@@ -161,7 +160,8 @@ pub fn run(run: &Run) -> Result<()> {
     let start = Instant::now();
     point.pass(measured)?;
     let seconds = start.elapsed().as_secs_f64();
-    let Point { store, client, machine, asked, touched, .. } = point;
+    let Point { mut store, client, machine, asked, touched, .. } = point;
+    let levels = levels(machine, &mut *store, &touched);
     let slots = (values + self::values(machine)) / 2;
     let counters = machine.counters();
     if counters.accesses == 0 {
@@ -202,7 +202,7 @@ pub fn run(run: &Run) -> Result<()> {
         clock: asked.map(|asked| alone(&asked, run.lookups, slots, run.items)),
         sdc_lines: machine.sdc_lines(),
         heat: machine.heat(),
-        levels: levels(machine, &*store),
+        levels,
         llc: run.view.as_ref().map(|view| Held::of(machine, view)),
         seconds,
         hooks_per_second: counters.accesses as f64 / seconds,
@@ -212,40 +212,58 @@ pub fn run(run: &Run) -> Result<()> {
     writeln!(out).context("cannot write the report")
 }
 
-/// Returns accesses to lines of memory by level of the index, and to the items; none without heat
-/// or nodes.
-fn levels(machine: &Machine, store: &dyn Store) -> Vec<LevelHeat> {
-    let mut level_of = BTreeMap::new();
-    if !machine.line_heat().is_empty() {
-        let line = |address: u64| address / LINE as u64;
-        store.nodes(&mut |address, bytes, level| {
-            (line(address)..=line(address + bytes - 1)).for_each(|line| {
-                level_of.insert(line, level);
-            });
-        });
+/// Returns accesses to lines of memory by level of the index, to items and to the rest; none without
+/// heat or nodes.
+fn levels(machine: &Machine, store: &mut dyn Store, touched: &[bool]) -> Vec<LevelHeat> {
+    if machine.line_heat().is_empty() {
+        return Vec::new();
     }
-    let mut levels: BTreeMap<String, LevelHeat> = BTreeMap::new();
-    for (line, slots) in machine.line_heat().iter().filter(|_| !level_of.is_empty()) {
-        let what = match level_of.get(line) {
-            Some(level) => format!("level {level}"),
-            None if arena::has(line * LINE as u64) => "items".to_owned(),
-            None => continue,
-        };
-        let of = levels.entry(what.clone()).or_insert(LevelHeat { what, ..LevelHeat::default() });
-        let most = slots.iter().max().copied().unwrap_or(0);
-        of.lines += 1;
-        of.accesses += slots.iter().sum::<u64>();
-        of.hottest += most;
-        of.few += u64::from(slots.iter().filter(|n| **n > 0 && **n * 10 >= most).count() <= FEW);
+    // First and last slot of each block, and what it is: blocks begin inside lines.
+    let mut blocks: BTreeMap<u64, (u64, String)> = BTreeMap::new();
+    let mut block = |address: u64, bytes: u64, what: String| {
+        blocks.insert(address / WORD as u64, ((address + bytes - 1) / WORD as u64, what));
+    };
+    let mut nodes = 0;
+    store.nodes(&mut |address, bytes, level| {
+        nodes += 1;
+        block(address, bytes, format!("level {level}"));
+    });
+    if nodes == 0 {
+        return Vec::new();
     }
-    levels.into_values().collect()
+    for item in (0..).zip(touched).filter_map(|(item, touched)| touched.then_some(item)) {
+        if let Some((address, bytes)) = store.item(keys::key(item)) {
+            block(address, bytes, "items".to_owned());
+        }
+    }
+    let what = |slot: u64| match blocks.range(..=slot).next_back() {
+        Some((_, (last, what))) if slot <= *last => what.as_str(),
+        _ => "other",
+    };
+    let mut levels: BTreeMap<&str, LevelHeat> = BTreeMap::new();
+    for (line, slots) in machine.line_heat() {
+        let mut parts: BTreeMap<&str, [u64; SLOTS]> = BTreeMap::new();
+        for (slot, count) in slots.iter().enumerate().filter(|(_, count)| **count > 0) {
+            parts.entry(what(line * SLOTS as u64 + slot as u64)).or_default()[slot] = *count;
+        }
+        for (what, slots) in parts {
+            let of = levels.entry(what).or_default();
+            of.lines += 1;
+            of.accesses += slots.iter().sum::<u64>();
+            of.hottest += slots.iter().max().copied().unwrap_or(0);
+            of.few += u64::from(used_slots(&slots) <= FEW);
+        }
+    }
+    let named = |(what, of): (&str, LevelHeat)| LevelHeat { what: what.to_owned(), ..of };
+    levels.into_iter().map(named).collect()
 }
 
-/// Returns the values of 8 bytes that SDC holds.
+/// Returns the values that SDC holds, of any length: the last slot of each.
 fn values(machine: &Machine) -> usize {
     let ways = (0..).map_while(|set| machine.set_view(set)).flatten();
+    let is_last = |slot: &&SlotView| slot.valid && !slot.sequence;
     ways.map(|way| match way {
-        WayView::Sdc { slots, .. } => slots.iter().filter(|slot| slot.valid).count(),
+        WayView::Sdc { slots, .. } => slots.iter().filter(is_last).count(),
         WayView::Empty | WayView::Ordinary { .. } => 0,
     })
     .sum()

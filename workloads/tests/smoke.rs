@@ -53,9 +53,8 @@ fn every_index_answers_right_behind_every_system() {
             if system == "hints" && index != "tree" {
                 continue;
             }
-            // A key and 7 words are a line.
-            let read = if system == "sdc-values" { "--read 56" } else { "" };
-            let report = report(&format!("--index {index} --system {system} {SMALL} {read}"));
+            // A key and 7 words, the default of sdc-values, are a line.
+            let report = report(&format!("--index {index} --system {system} {SMALL}"));
             let (least, most) = accesses(&index);
             let counted = number(&report, "/accesses_per_lookup");
             let hits = number(&report, "/hits") / number(&report, "/lookups");
@@ -97,25 +96,45 @@ fn lmdb_has_the_papers_depth() {
 
 #[test]
 fn two_runs_count_the_same() {
+    let mut points = Vec::new();
     for index in names("indexes") {
         for system in ["regular", "sdc", "slb-items", "copies"] {
-            let run = |arguments: String, pad: usize| {
-                let output = Command::new(env!("CARGO_BIN_EXE_overbank-workloads"))
-                    .arg("run")
-                    .args(arguments.split_whitespace())
-                    .env("PADDING", "x".repeat(pad))
-                    .output()
-                    .expect("the program runs");
-                let mut report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-                assert_eq!(report["addresses_fixed"], true, "this test needs personality(2)");
-                report["counters"].take()
-            };
-            let usual = run(format!("--index {index} --system {system} {SMALL}"), 0);
-            // Another length of arguments and environment, and other allocations before the run.
-            let longer = "--set llc.ways=12 --theta 0.99 --set ghz=2.5 --seed 1 --set l1.ways=8";
-            let again = format!("{SMALL} {longer} --system {system} --index {index}");
-            assert_eq!(usual, run(again, 4000), "{index} {system}");
+            points.push((index.clone(), system, ""));
         }
+    }
+    // These copy values, or allocate while they serve.
+    for (index, system, more) in [
+        ("lmdb", "sdc-values", "--read 56"),
+        ("tree", "hints", ""),
+        ("bplus", "regular", "--heat --value 8"),
+        ("bplus", "sdc", "--ycsb D"),
+        ("redb", "sdc", "--ycsb D"),
+    ] {
+        points.push((index.to_owned(), system, more));
+    }
+    for (index, system, more) in points {
+        let run = |arguments: String, pad: usize| {
+            let output = Command::new(env!("CARGO_BIN_EXE_overbank-workloads"))
+                .arg("run")
+                .args(arguments.split_whitespace())
+                .env("PADDING", "x".repeat(pad))
+                .output()
+                .expect("the program runs");
+            let mut report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            assert_eq!(report["addresses_fixed"], true, "this test needs personality(2)");
+            report["counters"].take()
+        };
+        let usual = run(format!("--index {index} --system {system} {SMALL} {more}"), 0);
+        // Another length of arguments and environment, and other allocations before the run.
+        let longer = "--theta 0.99 --set ghz=2.5 --seed 1 --set tlb.page_bytes=4096";
+        let ways = "--set llc.ways=12 --set l1.ways=8";
+        // A map of accesses has a separate cache.
+        let longer = match more.contains("--heat") {
+            true => longer.to_owned(),
+            false => format!("{longer} {ways}"),
+        };
+        let again = format!("{SMALL} {longer} {more} --system {system} --index {index}");
+        assert_eq!(usual, run(again, 4000), "{index} {system}");
     }
 }
 
@@ -146,17 +165,60 @@ fn values_of_a_line_fill_more_slots() {
     assert!(hits[2] > 0.2, "{hits:?}");
 }
 
+fn sum(levels: &[Value], field: &str) -> u64 {
+    levels.iter().filter_map(|of| of[field].as_u64()).sum()
+}
+
+#[test]
+fn a_lookup_of_the_hash_table_reads_one_bucket() {
+    let report = report("--index hash --heat --items 8000 --lookups 8000 --value 8 --buckets 8192");
+    let levels = report["levels"].as_array().expect("a list");
+    let of = |what: &str| {
+        let of = levels.iter().find(|of| of["what"] == what);
+        number(of.unwrap_or_else(|| panic!("{what}: {levels:?}")), "/accesses")
+    };
+    assert_eq!(of("level 0"), 8000.0);
+    // The key and the value of its item, and two words of each item before it in the chain.
+    let before = of("items") - 2.0 * 8000.0;
+    assert!(before > 0.0 && before % 2.0 == 0.0 && before < 2.0 * 8000.0, "{levels:?}");
+    // The table's mask and address are of no level.
+    assert!(of("other") >= 2.0 * 8000.0, "{levels:?}");
+    let heat = report["heat"].as_array().expect("a list");
+    assert_eq!(sum(levels, "accesses"), heat.iter().filter_map(Value::as_u64).sum::<u64>());
+}
+
+#[test]
+fn clock_has_as_many_slots_as_sdc_has_values() {
+    for (system, read, words) in
+        [("sdc", 64, 1.0), ("sdc-values", 8, 2.0), ("sdc-values", 24, 4.0), ("sdc-values", 56, 8.0)]
+    {
+        // One lookup: beginning and end are the same but for its value.
+        let report = report(&format!(
+            "--index bplus --system {system} --read {read} --llc 192KB --keys fresh --view \
+             --items 20000 --warmup 20000 --lookups 1"
+        ));
+        let slots = number(&report, "/clock/slots");
+        let held = number(&report, "/llc/slots/valid") / words;
+        assert!(slots > 100.0 && (slots - held).abs() <= 1.0, "{system} {read}: {slots}, {held}");
+        let most = number(&report, "/sdc_lines") * 8.0 / words;
+        assert!(slots <= most, "{system} {read}: {slots} in {most}");
+    }
+}
+
 #[test]
 fn heat_has_eight_slots_a_line() {
     let report = report("--index bplus --heat --items 8000 --lookups 8000 --value 8");
     let heat = report["heat"].as_array().expect("a list");
     assert_eq!(heat.len(), (32 << 10) / 8);
     let levels = report["levels"].as_array().expect("a list");
-    assert_eq!(levels.len() as f64, number(&report, "/depth") + 1.0, "{levels:?}");
+    // And items, and the rest.
+    assert_eq!(levels.len() as f64, number(&report, "/depth") + 2.0, "{levels:?}");
+    assert_eq!(sum(levels, "accesses"), heat.iter().filter_map(Value::as_u64).sum::<u64>());
     for of in levels {
         let root = of["what"] == format!("level {}", number(&report, "/depth") - 1.0);
-        assert!(number(of, "/lines") > if root { 0.0 } else { 10.0 }, "{of}");
-        // Each lookup reads one item; a line that an item shares with a node is the node's.
+        // The rest are the address of the root and constants.
+        let one = root || of["what"] == "other";
+        assert!(number(of, "/lines") > if one { 0.0 } else { 10.0 }, "{of}");
         assert!(number(of, "/accesses") > 7000.0 && number(of, "/few") <= number(of, "/lines"));
     }
 }
@@ -185,7 +247,9 @@ fn broken_arguments_are_refused_in_one_line() {
         ("--index hash --set sdc.family=2", "no such field"),
         ("--index hash --system sdc --set sdc=null", "--set sdc"),
         ("--index hash --system hints", "only --index tree has hints"),
-        ("--index hash --system sdc-values", "--read must be 8, 24 or 56"),
+        ("--index hash --system sdc-values --read 64", "--read 64: must be 8, 24 or 56 with"),
+        ("--index hash --system sdc-values --ycsb C", "--value 512: must be at most 64 with"),
+        ("--index hash --system slb --table 17GB", "--table 18253611008: must be at most 2^34"),
         ("--index hash --system slb --table 64", "needs at least 512"),
         ("--index hash --system copies --table 8", "hold no bucket"),
         ("--index hash --ycsb A --keys fresh", "cannot be used with"),

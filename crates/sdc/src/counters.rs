@@ -112,8 +112,8 @@ pub struct SdcCounters {
     pub lines_taken: u64,
     /// Inserts that cleared another key's value, whose sub-tag was equal.
     pub thrown_out: u64,
-    /// Those of them where that value's insert had cleared one of this key: the two throw each
-    /// other out.
+    /// Those of them where that value's insert had cleared one of this key: the two evict each
+    /// other.
     pub thrown_back: u64,
     /// Values that left, by cause.
     pub evicted: Evicted,

@@ -38,7 +38,7 @@ struct Wanted {
     sub_tags: u64,
 }
 
-/// Whose a value is. The machine has no such thing: this is for its counters.
+/// Records which key inserted a value. For counters only.
 #[derive(Clone, Copy, Default)]
 struct Owner {
     key: u64,

@@ -1,4 +1,4 @@
-// A B+ tree with nodes from malloc. Compiled once for each width:
+// A B+ tree, each node a separate block. Compiled once for each width:
 //
 //   bplus     WIDTH 19: a fanout of 20, as the paper's figure 1
 //   masstree  WIDTH 15, VERSIONED: one layer of Masstree. A reader reads a node's version before

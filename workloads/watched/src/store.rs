@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use crate::Failed;
 use crate::front::{FalseHit, Front, Ours, Regular, Sdc, SdcValues};
 use crate::index::{self, Index, Visit};
-use crate::item::{Item, Reading};
+use crate::item::{Item, Reading, WORD};
 use crate::serve::serve;
 use crate::slb::Slb;
 
@@ -84,6 +84,9 @@ pub trait Store {
 
     /// Visits the index's nodes, where it knows them.
     fn nodes(&self, visit: Visit<'_>);
+
+    /// Returns address and bytes of the item of a key.
+    fn item(&mut self, key: u64) -> Option<(u64, u64)>;
 }
 
 struct Pair<I, F> {
@@ -112,6 +115,11 @@ impl<I: Index, F: Front> Store for Pair<I, F> {
 
     fn nodes(&self, visit: Visit<'_>) {
         self.index.nodes(visit);
+    }
+
+    fn item(&mut self, key: u64) -> Option<(u64, u64)> {
+        let bytes = (Item::words(self.words) * WORD) as u64;
+        Some((self.index.find(key)?.address(), bytes))
     }
 }
 

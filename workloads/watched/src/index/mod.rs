@@ -51,7 +51,7 @@ pub enum Kind {
     Lmdb,
     /// Chained hash table with 2^21 buckets (--buckets), items linked through themselves
     Hash,
-    /// B+ tree, fanout 20, nodes from malloc: as in figure 1
+    /// B+ tree, fanout 20, each node a separate block: as in figure 1
     Bplus,
     /// std's BTreeMap
     Btreemap,
