@@ -23,6 +23,9 @@ struct Value {
     sub_tag: u64,
     words: Vec<u64>,
     referenced: Vec<bool>,
+    key: u64,
+    /// Other keys whose values its insert cleared.
+    cleared: Vec<u64>,
 }
 
 struct Line {
@@ -35,6 +38,15 @@ struct Twin {
     sets: Vec<Vec<Line>>,
     ways: usize,
     shape: SdcShape,
+    evictions: Evictions,
+}
+
+/// Inserts that cleared other keys' values.
+#[derive(Default)]
+struct Evictions {
+    thrown_out: u64,
+    /// At least and at most: the machine keeps one of several keys.
+    thrown_back: [u64; 2],
 }
 
 /// Where a value of a size belongs: set, family, slot, sub-tag.
@@ -99,20 +111,29 @@ impl Twin {
         Some(words)
     }
 
-    fn invalidate(&mut self, process: u8, key: u64) -> bool {
-        let mut any = false;
+    /// Returns the values that it cleared.
+    fn invalidate(&mut self, process: u8, key: u64) -> Vec<Value> {
+        let mut cleared = Vec::new();
         for size in [1, 2, 4, 8] {
             let place = self.place(process, key, size);
             for line in self.candidates(&place, size) {
-                self.sets[place.set][line].values.retain(|v| !v.is(&place, size));
-                any = true;
+                let values = &mut self.sets[place.set][line].values;
+                cleared.extend(values.extract_if(.., |v| v.is(&place, size)));
             }
         }
-        any
+        cleared
     }
 
     fn insert(&mut self, process: u8, key: u64, words: &[u64]) {
-        self.invalidate(process, key);
+        let mut others = self.invalidate(process, key);
+        others.retain(|value| value.key != key);
+        let alone = others.iter().all(|value| value.cleared == [key]);
+        let back = others.iter().any(|value| value.cleared.contains(&key));
+        let evictions = &mut self.evictions;
+        evictions.thrown_out += u64::from(!others.is_empty());
+        evictions.thrown_back[0] += u64::from(back && alone);
+        evictions.thrown_back[1] += u64::from(back);
+        let cleared = others.iter().map(|value| value.key).collect();
         let Place { set, owner, at, sub_tag } = self.place(process, key, words.len());
         let (from, to) = if self.shape.slots == 1 { (0, 8) } else { (at, at + words.len()) };
         let lines = &mut self.sets[set];
@@ -147,7 +168,14 @@ impl Twin {
             i
         };
         let referenced = vec![false; words.len()];
-        lines[line].values.push(Value { at, sub_tag, words: words.to_vec(), referenced });
+        lines[line].values.push(Value {
+            at,
+            sub_tag,
+            words: words.to_vec(),
+            referenced,
+            key,
+            cleared,
+        });
         self.used(set, line);
     }
 
@@ -218,8 +246,12 @@ fn run(sets: usize, ways: u32, shape: SdcShape, operations: usize, seed: u64) ->
     let mut whole = Shape { l1: None, llc, sdc: Some(shape), ..Shape::paper() };
     whole.tlb.walk_levels = 0;
     let mut machine = Machine::new(&whole).unwrap();
-    let mut twin =
-        Twin { sets: (0..sets).map(|_| Vec::new()).collect(), ways: ways as usize, shape };
+    let mut twin = Twin {
+        sets: (0..sets).map(|_| Vec::new()).collect(),
+        ways: ways as usize,
+        shape,
+        evictions: Evictions::default(),
+    };
     let mut random = Pcg64::seed_from_u64(seed ^ 0x5dc);
     // From keys that all fit to some that fight for each slot.
     let keys = sets * ways as usize * (1 + random.random_range(0..30));
@@ -248,7 +280,7 @@ fn run(sets: usize, ways: u32, shape: SdcShape, operations: usize, seed: u64) ->
             }
             13 => {
                 let any = machine.sdc_invalidate(process, key);
-                assert_eq!(any, twin.invalidate(process, key));
+                assert_eq!(any, !twin.invalidate(process, key).is_empty());
             }
             _ => {
                 let line = random.random_range(0..sets * ways as usize * 2) as u64;
@@ -260,6 +292,10 @@ fn run(sets: usize, ways: u32, shape: SdcShape, operations: usize, seed: u64) ->
             check(&machine, &twin, twin.place(process, key, size).set);
         }
     }
+    let sdc = &machine.counters().sdc;
+    let Evictions { thrown_out, thrown_back: [least, most] } = twin.evictions;
+    assert_eq!(sdc.thrown_out, thrown_out);
+    assert!((least..=most).contains(&sdc.thrown_back), "{least} to {most}: {sdc:?}");
     let values: usize = (0..sets).map(|set| check(&machine, &twin, set)).sum();
     let sdc = &machine.counters().sdc;
     let gone = sdc.evicted;
@@ -283,17 +319,19 @@ fn lists_of_values_agree_for_every_family_sub_tag_and_size() {
         }
     }
     let each = OPERATIONS / shapes.len();
-    let mut sum = [0; 5];
+    let (mut sum, mut back) = ([0; 5], 0);
     for (i, shape) in shapes.into_iter().enumerate() {
         let ways = [1, 2, 3, 4, 8, 12, 16, 20];
         let ways: Vec<u32> = ways.into_iter().filter(|&w| w >= shape.family).collect();
         let sdc = run(1 << (i % 3), ways[i % ways.len()], shape, each, i as u64).sdc;
+        back += sdc.thrown_back;
         let gone = sdc.evicted;
         let causes = [gone.clock, gone.line, gone.overwritten, gone.equal, gone.invalidated];
         sum.iter_mut().zip(causes).for_each(|(sum, n)| *sum += n);
     }
     // Rare paths are common here; a geometry that never takes one would prove nothing.
     assert!(sum.iter().all(|&n| n > each as u64 / 4), "{sum:?}");
+    assert!(back > each as u64 / 4, "{back}");
 }
 
 #[test]

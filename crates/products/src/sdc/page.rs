@@ -10,7 +10,7 @@ use overbank_kit::report::cells::{Cell, Cells, Row};
 use overbank_kit::report::heat::Heat;
 use overbank_kit::report::page::{document, made, table};
 use overbank_kit::report::{count, percent};
-use overbank_sdc::{SlotView, WayView};
+use overbank_sdc::{FEW, SlotView, WayView, used_slots};
 
 /// What the three ways of counting time are.
 pub const TIMES: &str = "Blocking: each miss waits. Overlap: up to four misses that lie near each \
@@ -374,10 +374,7 @@ fn heat(of: &Outcome) -> Markup {
     let sets: Vec<&[u64]> = of.heat.chunks(ways.max(1) * SLOTS).collect();
     let shown_sets = sets.len().min(HEAT_SETS);
     let rows = sets[..shown_sets].iter().map(|set| set[..shown_ways * SLOTS].to_vec()).collect();
-    let used = |line: &&[u64]| {
-        let most = line.iter().max().copied().unwrap_or(0);
-        most > 0 && line.iter().filter(|n| **n * 10 >= most).count() <= 3
-    };
+    let used = |line: &&[u64]| used_slots(line) <= FEW;
     let lines = of.heat.chunks(SLOTS).filter(|line| line.iter().any(|n| *n > 0));
     let (all, few) = (lines.clone().count(), lines.filter(used).count());
     html! {

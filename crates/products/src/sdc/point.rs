@@ -8,7 +8,7 @@ use serde_json::Value;
 /// A cache without sets, families and sub-tags that served the same requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alone {
-    /// As many as SDC held values.
+    /// As many as SDC held values, of any length.
     pub slots: u64,
     pub hits: u64,
 }
@@ -76,7 +76,7 @@ pub struct Outcome {
     /// Lookups that ended without an answer.
     pub dropped: u64,
     /// A cache of the same keys by CLOCK alone; only with SDC and without writes.
-    #[serde(default, skip_serializing)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Alone>,
     pub cycles_per_lookup: Modes,
     pub lookups_per_second: Modes,
@@ -99,12 +99,12 @@ pub struct Outcome {
 /// Accesses to the lines of memory that one level of a tree, or the items, lie on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LevelHeat {
-    /// `items`, or `level 0` for leaves, `level 1` above them and so on.
+    /// `level 0` for leaves, `level 1` above them and so on; `items`; `other` for the rest.
     pub what: String,
     /// Those that were accessed.
     pub lines: u64,
     pub accesses: u64,
-    /// Lines of which 3 slots or fewer were accessed.
+    /// Lines of which 3 slots or fewer have a tenth of the hottest one's accesses at least.
     pub few: u64,
     /// Accesses to the hottest slot of each line, summed.
     pub hottest: u64,
@@ -235,7 +235,9 @@ impl Outcome {
             name && most <= COUNT_MAX && of.few <= of.lines
         };
         if self.levels.len() > LEVELS_MAX || !self.levels.iter().all(of_level) {
-            return Err("levels of a tree that are none".to_owned());
+            return Err(format!(
+                "levels: more than {LEVELS_MAX}, a wrong name, or more lines of few used slots than lines"
+            ));
         }
         let Some(held) = &self.llc else { return Ok(()) };
         let Lines { empty, ordinary, sdc } = held.lines;

@@ -99,8 +99,16 @@ fn a_point_without_sdc_has_no_bits() {
     assert!(other.to_string().contains("printed a point of lmdb, regular"), "{other}");
 }
 
+/// Returns a level of one line, with this many that have few used slots.
+fn level(what: &str, few: u64) -> LevelHeat {
+    LevelHeat { what: what.to_owned(), lines: 1, accesses: 1, few, hottest: 1 }
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
+    let mut of = outcome("sdc");
+    of.levels = vec![level("level 0", 1); 64];
+    assert_eq!(of.check(), Ok(()));
     type Change = (&'static str, fn(&mut Outcome));
     let changes: &[Change] = &[
         ("the name", |of| of.index = "<script>".to_owned()),
@@ -116,10 +124,9 @@ fn what_cannot_be_is_refused() {
         ("1001 hits of CLOCK", |of| of.clock.as_mut().expect("there").hits = 1001),
         ("clock", |of| of.clock.as_mut().expect("there").slots = u64::MAX),
         ("4501 items touched", |of| of.touched = 4501),
-        ("levels of a tree", |of| {
-            let what = "<level>".to_owned();
-            of.levels.push(LevelHeat { what, lines: 1, accesses: 1, few: 1, hottest: 1 });
-        }),
+        ("levels: ", |of| of.levels.push(level("<level>", 1))),
+        ("levels: ", |of| of.levels.push(level("level 0", 2))),
+        ("levels: ", |of| of.levels = vec![level("level 0", 1); 65]),
         ("a map of 4095 slots", |of| of.heat.truncate(4095)),
         ("beyond all counts", |of| of.heat[0] = u64::MAX),
         ("lines; must be 192", |of| of.llc.as_mut().expect("there").lines.sdc = u64::MAX),

@@ -1,6 +1,6 @@
 //! Families of lines and lengths of sub-tags: hits, false hits, speed.
 
-use super::point::{Common, Compared, Outcome, Point, Points, spread};
+use super::point::{Common, Compared, Outcome, Point, Points, Seeds, spread};
 use super::{KNEE, SDC11, SDC12, SDC13, SDC14, STORES};
 use crate::prelude::*;
 
@@ -71,7 +71,7 @@ impl Varied {
     }
 
     /// Runs the best gain of families of 4 in front of the B+ tree with three seeds.
-    fn seeds(&self, context: &mut Context<'_>) -> Result<Table, LabError> {
+    fn seeds(&self, context: &mut Context<'_>) -> Result<Seeds, LabError> {
         let best = self.gains("lmdb", FAMILY, 1).into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         let compared = best.map(|(ratio, _)| {
             let point =
@@ -185,7 +185,7 @@ pub fn throughput(context: &mut Context<'_>) -> Result<Record, LabError> {
     let seeds = context.part((0.9, 1.0), |context| all.seeds(context))?;
     let mut record = all.record(context, &SDC12);
     record.judge("", SPEED, &all);
-    record.tables.push(seeds);
+    seeds.tell(&mut record);
     for (index, store) in STORES {
         let curve =
             |lines: &u32| Series::measured(format!("family {lines}"), all.gains(index, *lines, 1));
@@ -198,30 +198,38 @@ pub fn throughput(context: &mut Context<'_>) -> Result<Record, LabError> {
     Ok(record)
 }
 
-/// Returns the false hits that chance makes: of the lookups that compared f values, all of other
-/// keys, those of which one has the same sub-tag.
+/// Returns the false hits that random sub-tags would cause: of the lookups that compared f values,
+/// all of other keys, those of which one has the same sub-tag.
 fn expected(of: &Outcome, bits: u32) -> f64 {
     let differs = 1.0 - 0.5f64.powi(bits as i32);
     let meets = |(f, n): (usize, &u64)| *n as f64 * (1.0 - differs.powi(f as i32));
     of.counters.sdc.compared_others.iter().enumerate().map(meets).sum()
 }
 
-/// Returns false hits by those that chance makes; `None` if there are few.
+/// Fewest false hits of a point that is judged.
+const JUDGED: u64 = 500;
+
+/// Returns false hits by those that random sub-tags would cause; `None` if there are fewer than
+/// [`JUDGED`].
 fn to_chance(of: &Outcome, bits: u32) -> Option<f64> {
     let false_hits = of.counters.sdc.false_hits;
-    (false_hits >= 500).then(|| false_hits as f64 / expected(of, bits))
+    (false_hits >= JUDGED).then(|| false_hits as f64 / expected(of, bits))
 }
 
-/// Returns the share of inserts that throw another key out in which the two throw each other out.
+/// Returns, of the inserts that evict another key's value, the share whose keys evict each other.
 fn mutual(of: &Outcome) -> f64 {
     of.counters.sdc.thrown_back as f64 / of.counters.sdc.thrown_out.max(1) as f64
 }
 
+/// Lengths of sub-tags that the formula is compared with.
+const LENGTHS: &[u32] = &[0, 1, 2, 3, 4, 5];
+
 const TAGS: &[Claim<Varied>] = &[
     Claim::timed("false hits fall with each bit", "dramatically more at 0 and 1", |of: &Varied| {
         let falls = |(index, ratio): (&'static str, f64)| {
-            let rate = |bits| Some(of.at(index, ratio, bits)?.false_hit_rate());
-            SUB_TAGS.windows(2).all(|pair| rate(pair[1]) <= rate(pair[0]))
+            let rate = |bits: &u32| Some(of.at(index, ratio, *bits)?.false_hit_rate());
+            let rates: Option<Vec<f64>> = SUB_TAGS.iter().map(rate).collect();
+            rates.is_some_and(|rates| rates.windows(2).all(|pair| pair[1] <= pair[0]))
         };
         let all = pairs(&STORES.map(|(index, _)| index), of.ratios);
         let wrong: Vec<_> = all.into_iter().filter(|at| !falls(*at)).collect();
@@ -229,10 +237,10 @@ const TAGS: &[Claim<Varied>] = &[
         Finding::new(wrong.is_empty(), format!("not: {not}"))
     }),
     Claim::timed(
-        "they follow Σ compared[f] × (1 − (1 − 2^−L)^f), up to 5 bits",
+        "they follow Σ compared[f] × (1 − (1 − 2^−L)^f), where there are 500 of them",
         "within 20 %",
         |of: &Varied| {
-            let all = pairs(&pairs(&STORES.map(|(index, _)| index), of.ratios), &SUB_TAGS[..6]);
+            let all = pairs(&pairs(&STORES.map(|(index, _)| index), of.ratios), LENGTHS);
             let errors = all.into_iter().filter_map(|((index, ratio), bits)| {
                 let outcome = of.at(index, ratio, bits)?;
                 let error = to_chance(outcome, bits)? - 1.0;
@@ -242,25 +250,10 @@ const TAGS: &[Claim<Varied>] = &[
             if errors.is_empty() {
                 return None;
             }
+            let (judged, of_all) = (errors.len(), STORES.len() * of.ratios.len() * LENGTHS.len());
             let (error, place) = farthest(errors);
-            Finding::new(error.abs() <= 0.2, format!("{} at {place}", percent(error, 0)))
-        },
-    ),
-    Claim::timed(
-        "false hits beyond the formula, by those of two keys that throw each other out",
-        "below 1: these explain them",
-        |of: &Varied| {
-            let all = pairs(&pairs(&STORES.map(|(index, _)| index), of.ratios), &SUB_TAGS[..6]);
-            let beyond = all.into_iter().filter_map(|((index, ratio), bits)| {
-                let outcome = of.at(index, ratio, bits)?;
-                to_chance(outcome, bits)?;
-                let sdc = &outcome.counters.sdc;
-                let beyond = sdc.false_hits as f64 - expected(outcome, bits);
-                let share = beyond / sdc.thrown_back.max(1) as f64;
-                Some((share, format!("{index}, {ratio} caches, {bits} bits")))
-            });
-            let (most, place) = beyond.max_by(|a, b| a.0.total_cmp(&b.0))?;
-            Finding::new(most < 1.0, format!("{most:.2} at most, at {place}"))
+            let text = format!("{} at {place}; {judged} of {of_all} points", percent(error, 0));
+            Finding::new(error.abs() <= 0.2, text)
         },
     ),
 ];
@@ -273,7 +266,7 @@ pub fn false_hits(context: &mut Context<'_>) -> Result<Record, LabError> {
     let title = "False hits, % of lookups";
     record.tables.push(all.table(title, "bits", |of| share(of.false_hit_rate())));
     record.tables.push(Table::pivot(
-        "False hits by those that chance makes",
+        "False hits by those that random sub-tags would cause",
         "store, caches",
         (pairs(&STORES, all.ratios), |((_, name), ratio)| format!("{name}, {ratio}")),
         (all.values, |value| format!("bits {value}")),
@@ -285,15 +278,33 @@ pub fn false_hits(context: &mut Context<'_>) -> Result<Record, LabError> {
     let thrown = |of: &Outcome| {
         share(of.counters.sdc.thrown_out as f64 / of.counters.sdc.inserts.max(1) as f64)
     };
-    let title = "Inserts that threw out another key's value, % of inserts";
+    let title = "Inserts that evicted another key's value, % of inserts";
     record.tables.push(all.table(title, "bits", thrown));
-    let title = "Of these, two keys that throw each other out, %";
+    let title = "Of these, two keys that evict each other, %";
     record.tables.push(all.table(title, "bits", |of| share(mutual(of))));
+    let title = "False hits that are no more than such evictions, % of false hits";
+    let back = |of: &Outcome| {
+        share(of.counters.sdc.thrown_back as f64 / of.counters.sdc.false_hits.max(1) as f64)
+    };
+    record.tables.push(all.table(title, "bits", back));
+    let judged = pairs(&STORES, all.ratios).into_iter().map(|((index, name), ratio)| {
+        let most = LENGTHS.iter().rev().find(|bits| {
+            all.at(index, ratio, **bits).is_some_and(|of| to_chance(of, **bits).is_some())
+        });
+        let most = most.map_or("none".to_owned(), |bits| format!("up to {bits} bits"));
+        format!("{name}, {ratio} caches: {most}")
+    });
+    record.note(format!(
+        "The formula is judged, and shown, where a point has {JUDGED} false hits or more: {}.",
+        judged.collect::<Vec<_>>().join("; ")
+    ));
     record.note(
         "compared[f]: lookups that met no value of their key and compared f values. The formula \
          takes sub-tags as drawn anew at each lookup. They are not: a false hit is corrected by an \
          insert, which clears the value with the same sub-tag. Two popular keys with one sub-tag \
-         throw each other out each time the other is asked for; two with different ones stay.",
+         evict each other each time the other is asked for. Whether this is why false hits exceed \
+         the formula is a hypothesis that no claim judges: compare their share of the false hits \
+         with that at 0 bits, where sub-tags play no part.",
     );
     Ok(record)
 }

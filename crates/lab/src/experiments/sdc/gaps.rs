@@ -7,9 +7,11 @@ use crate::prelude::*;
 /// Sizes of the data set, in caches.
 const RATIOS: [f64; 2] = [1.0, KNEE];
 
-/// Readings beside ours, which is the first: the system in front, and what it and the regular
-/// machine need for it.
-const READINGS: [(&str, &str, &str, &str); 15] = [
+/// What is written, the system in front, and what it and the regular machine need for it.
+type Reading = (&'static str, &'static str, &'static str, &'static str);
+
+/// Readings beside ours, which is the first.
+const READINGS: [Reading; 9] = [
     ("as we read it: sub-tags of 5 bits, families of 4", "sdc", "", ""),
     ("sub-tags of 3 bits (table 2)", "sdc", "--set sdc.sub_tag_bits=3", ""),
     ("a false hit ends the lookup (figure 3)", "sdc", "--false-hit dropped", ""),
@@ -19,13 +21,18 @@ const READINGS: [(&str, &str, &str, &str); 15] = [
     ("an SDC operation takes 22 cycles", "sdc", "--set sdc.cycles=22", ""),
     ("no families", "sdc", "--set sdc.family=1 --set sdc.sub_tag_bits=3", ""),
     ("items that are asked for lie among the others", "sdc", SCATTERED, SCATTERED),
-    ("SLB that copies items, in place of SDC", "slb-items", "", ""),
-    ("SLB of addresses, in place of SDC", "slb", "", ""),
-    ("8 bytes of a value are read, SDC has the address", "sdc", "--read 8", "--read 8"),
-    ("8 bytes of a value are read, SDC has key and value", "sdc-values", "--read 8", "--read 8"),
-    ("56 bytes of a value are read, SDC has the address", "sdc", "--read 56", "--read 56"),
-    ("56 bytes of a value are read, SDC has key and value", "sdc-values", "--read 56", "--read 56"),
 ];
+
+/// What may stand in front in place of SDC.
+const SYSTEMS: [Reading; 2] =
+    [("SLB that copies items", "slb-items", "", ""), ("SLB of addresses", "slb", "", "")];
+
+/// What SDC may hold, by the bytes of a value that a lookup reads: address, then key and value.
+const HELD: [[Reading; 2]; 2] = [
+    [("8", "sdc", "--read 8", "--read 8"), ("8", "sdc-values", "--read 8", "--read 8")],
+    [("56", "sdc", "--read 56", "--read 56"), ("56", "sdc-values", "--read 56", "--read 56")],
+];
+
 const SCATTERED: &str = "--placement scattered";
 const HUGE: &str = "--set tlb.page_bytes=2097152 --set tlb.walk_levels=3";
 
@@ -33,6 +40,8 @@ struct Row {
     store: &'static str,
     ratio: f64,
     reading: &'static str,
+    /// The data set, in caches: what a lookup reads changes it.
+    caches: f64,
     gain: f64,
     hits: f64,
     false_hits: f64,
@@ -62,7 +71,8 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         let front = Point::new(index, system, subset).with(of_system);
         [front, Point::new(index, "regular", subset).with(of_regular)]
     };
-    let cells: Vec<_> = pairs(&pairs(&STORES, &RATIOS), &READINGS)
+    let every: Vec<Reading> = READINGS.into_iter().chain(SYSTEMS).chain(HELD.concat()).collect();
+    let cells: Vec<_> = pairs(&pairs(&STORES, &RATIOS), &every)
         .into_iter()
         .map(|((store, ratio), reading)| (store, ratio, reading))
         .collect();
@@ -72,15 +82,21 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         all.extend(new.into_iter().filter(|point| !all.contains(point)).collect::<Vec<_>>());
     }
     let measured = Points::run(context, common, all)?;
-    let row = |((index, store), ratio, reading): &((&'static str, &'static str), f64, _)| {
-        let [sdc, regular] = points((*index, *ratio, *reading));
-        let of = measured.get(&sdc)?;
-        let gain = measured.gain(&sdc, &regular, |modes| modes.as_evaluated)?;
-        let dropped = lost(of);
-        let (hits, false_hits) = (of.hit_rate(), of.false_hit_rate());
-        Some(Row { store, ratio: *ratio, reading: reading.0, gain, hits, false_hits, dropped })
+    let row = |((index, store), ratio): ((&'static str, &'static str), f64), reading: Reading| {
+        let [front, regular] = points((index, ratio, reading));
+        let of = measured.get(&front)?;
+        let gain = measured.gain(&front, &regular, |modes| modes.as_evaluated)?;
+        let caches = of.data_set_bytes as f64 / common.llc as f64;
+        let (hits, false_hits, dropped) = (of.hit_rate(), of.false_hit_rate(), lost(of));
+        let reading = reading.0;
+        Some(Row { store, ratio, reading, caches, gain, hits, false_hits, dropped })
     };
-    let rows: Vec<Row> = cells.iter().filter_map(row).collect();
+    let places = pairs(&STORES, &RATIOS);
+    let rows_of = |readings: &[Reading]| -> Vec<Row> {
+        let all = pairs(&places, readings).into_iter();
+        all.filter_map(|(place, reading)| row(place, reading)).collect()
+    };
+    let rows = rows_of(&READINGS);
     let mut record = SDCGAP.record(context);
     record.settings(common.settings());
     measured.tell(&mut record);
@@ -105,6 +121,34 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
             ("points", &|row| format!("{:+.1}", 100.0 * (row.hits - base(row).1))),
             ("false hits, %", &|row| format!("{:.2}", 100.0 * row.false_hits)),
             ("unanswered, %", &|row| format!("{:.2}", 100.0 * row.dropped)),
+        ],
+    ));
+    record.tables.push(Table::of(
+        "Other systems in place of SDC, as evaluated",
+        &rows_of(&SYSTEMS),
+        &[
+            ("store", &|row| row.store.to_owned()),
+            ("caches", &|row| row.ratio.to_string()),
+            ("system", &|row| row.reading.to_owned()),
+            ("× regular", &|row| format!("{:.2}", row.gain)),
+            ("to SDC", &|row| format!("{:.2}", row.gain / base(row).0)),
+            ("hits, %", &|row| format!("{:.1}", 100.0 * row.hits)),
+        ],
+    ));
+    let held = pairs(&places, &HELD).into_iter();
+    let held = held.filter_map(|(place, [a, b])| Some((row(place, a)?, row(place, b)?)));
+    record.tables.push(Table::of(
+        "SDC of addresses, and of keys and values, as evaluated",
+        held.collect::<Vec<_>>(),
+        &[
+            ("store", &|(of, _)| of.store.to_owned()),
+            ("caches", &|(of, _)| format!("{:.2}", of.caches)),
+            ("bytes read of a value", &|(of, _)| of.reading.to_owned()),
+            ("address, × regular", &|(of, _)| format!("{:.2}", of.gain)),
+            ("key and value, × regular", &|(_, of)| format!("{:.2}", of.gain)),
+            ("key and value to address", &|(a, b)| format!("{:.2}", b.gain / a.gain)),
+            ("hits, address, %", &|(of, _)| format!("{:.1}", 100.0 * of.hits)),
+            ("hits, key and value, %", &|(_, of)| format!("{:.1}", 100.0 * of.hits)),
         ],
     ));
     Ok(record)

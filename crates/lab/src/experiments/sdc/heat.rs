@@ -3,7 +3,7 @@
 use super::SDC1;
 use super::point::{Common, LevelHeat, Outcome, Point, Points};
 use crate::prelude::*;
-use overbank_sdc::SLOTS;
+use overbank_sdc::{FEW, SLOTS, used_slots};
 
 /// Lines that are shown, those with the most accesses first.
 const SHOWN: usize = 12;
@@ -18,18 +18,11 @@ fn lines(of: &Outcome) -> impl Iterator<Item = Line<'_>> {
     of.heat.chunks_exact(SLOTS).filter(|line| line.iter().any(|count| *count > 0))
 }
 
-/// Returns the slots of a line that have a tenth of its hottest one's accesses at least: nearly all
-/// lines have held several things in turn.
-fn used(line: Line<'_>) -> usize {
-    let most = line.iter().max().copied().unwrap_or(0);
-    line.iter().filter(|count| **count * 10 >= most && **count > 0).count()
-}
-
 /// Returns the share of lines of which 3 slots or fewer are used, and the mean number.
 fn unevenness(of: &Outcome) -> Option<(f64, f64)> {
-    let used: Vec<usize> = lines(of).map(used).collect();
+    let used: Vec<usize> = lines(of).map(used_slots).collect();
     let count = used.len() as f64;
-    let few = used.iter().filter(|used| **used <= 3).count() as f64;
+    let few = used.iter().filter(|used| **used <= FEW).count() as f64;
     (count > 0.0).then(|| (few / count, used.iter().sum::<usize>() as f64 / count))
 }
 
@@ -110,7 +103,7 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         let curve = |system: &&'static str| {
             let mut shares = [0.0; SLOTS + 1];
             let of = all.of(index, system).into_iter().flat_map(lines);
-            of.for_each(|line| shares[used(line)] += 1.0);
+            of.for_each(|line| shares[used_slots(line)] += 1.0);
             let sum: f64 = shares.iter().sum();
             let point = |(used, count): (usize, &f64)| (used as f64, 100.0 * count / sum.max(1.0));
             Series::measured(*system, shares.iter().enumerate().skip(1).map(point).collect())
@@ -150,7 +143,11 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
             ],
         ));
     }
-    record.note("Level 0 are the leaves; of the hash table, the buckets.");
+    record.note(
+        "Level 0 are the leaves; of the hash table, the buckets. `other` is the rest: the handle of \
+         the index, the stack, constants. A line that two of them share is a line of each, by its \
+         slots.",
+    );
     record.note(
         "A place in the cache holds many lines in turn, so each of its slots is used at some time. \
          A slot counts as used if it has a tenth of the accesses of the hottest slot beside it.",

@@ -48,7 +48,25 @@ pub struct Compared {
     pub than: Point,
 }
 
-/// Runs pairs of points with three seeds. Returns the gains of each.
+/// Gains with three seeds.
+pub struct Seeds {
+    table: Table,
+    points: Points,
+}
+
+impl Seeds {
+    /// Adds the gains, and the points with other seeds that did not run, to a record.
+    pub fn tell(self, record: &mut Record) {
+        let others = |point: &Point| point.more.iter().any(|argument| argument == SEED);
+        self.points.tell_failed(record, others);
+        record.tables.push(self.table);
+    }
+}
+
+/// Names the seed of a point that is not the record's.
+const SEED: &str = "--seed";
+
+/// Runs pairs of points with three seeds.
 ///
 /// # Errors
 /// As [`Points::run`].
@@ -56,12 +74,12 @@ pub fn spread(
     context: &mut Context<'_>,
     common: Common,
     pairs: &[Compared],
-) -> Result<Table, LabError> {
+) -> Result<Seeds, LabError> {
     let seeds = [0, 1, 2].map(|more| context.seed + more);
     let seeded = |point: &Point, seed: u64| match seed == seeds[0] {
         // As the record's other points, which have run.
         true => point.clone(),
-        false => point.clone().with(format!("--seed {seed}")),
+        false => point.clone().with(format!("{SEED} {seed}")),
     };
     let all = pairs.iter().flat_map(|pair| {
         seeds.iter().flat_map(move |seed| [&pair.of, &pair.than].map(|of| seeded(of, *seed)))
@@ -81,17 +99,19 @@ pub fn spread(
     for Compared { name, of, than } in pairs {
         let gains = seeds.map(|seed| {
             let [of, than] = [of, than].map(|point| seeded(point, seed));
-            points.gain(&of, &than, |modes| modes.as_evaluated).unwrap_or(f64::NAN)
+            points.gain(&of, &than, |modes| modes.as_evaluated)
         });
-        let (least, most) = (
-            gains.into_iter().fold(f64::NAN, f64::min),
-            gains.into_iter().fold(f64::NAN, f64::max),
-        );
-        let range = format!("{least:.2} to {most:.2}");
-        let cells = gains.map(|gain| format!("{gain:.2}"));
+        let none = || "–".to_owned();
+        let all: Option<Vec<f64>> = gains.into_iter().collect();
+        let range = all.map_or_else(none, |all| {
+            let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = all.iter().copied().fold(0.0, f64::max);
+            format!("{least:.2} to {most:.2}")
+        });
+        let cells = gains.map(|gain| gain.map_or_else(none, |gain| format!("{gain:.2}")));
         table.row([name.clone()].into_iter().chain(cells).chain([range]));
     }
-    Ok(table)
+    Ok(Seeds { table, points })
 }
 
 impl fmt::Display for Point {
@@ -250,13 +270,18 @@ impl Points {
         self.0.iter().filter_map(|(point, outcome)| Some((point, outcome.as_ref().ok()?)))
     }
 
-    /// Adds what did not run, and the rate of the slowest program, to a record.
-    pub fn tell(&self, record: &mut Record) {
-        for (point, outcome) in &self.0 {
+    /// Adds the points of a kind that did not run to a record, as claims that are missed.
+    fn tell_failed(&self, record: &mut Record, of_kind: impl Fn(&Point) -> bool) {
+        for (point, outcome) in self.0.iter().filter(|(point, _)| of_kind(point)) {
             if let Err(why) = outcome {
                 record.claim(format!("{point} runs"), "it does", why.clone(), false);
             }
         }
+    }
+
+    /// Adds what did not run, and the rate of the slowest program, to a record.
+    pub fn tell(&self, record: &mut Record) {
+        self.tell_failed(record, |_| true);
         let rates = self.all().map(|(_, of)| of.hooks_per_second / 1e6);
         let slowest = rates.fold(f64::INFINITY, f64::min);
         if slowest.is_finite() {
@@ -285,6 +310,21 @@ impl Points {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_seed_that_did_not_run_is_a_missed_claim() {
+        let (stop, mut silent) = (std::sync::atomic::AtomicBool::new(false), |_: &str, _: f64| {});
+        let mut record = Record::new(("a", "b", "c"), &Context::smoke_run(&stop, &mut silent));
+        let point = Point::new("lmdb", "sdc", 5);
+        let failed = |point: Point| (point, Err("no memory".to_owned()));
+        let points = Points(vec![failed(point.clone()), failed(point.with("--seed 2"))]);
+        Seeds { table: Table::new("gains", [""]), points }.tell(&mut record);
+        // The one with the record's own seed is among the record's points.
+        let claims: Vec<_> =
+            record.checks.iter().map(|check| (&*check.claim, check.holds)).collect();
+        assert_eq!(claims, [("lmdb, sdc, 5 items --seed 2 runs", false)]);
+        assert_eq!(record.tables.len(), 1);
+    }
 
     #[test]
     fn arguments_of_a_point_go_before_the_usual_ones() {

@@ -140,7 +140,7 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
             ("key and value", &|(index, _)| all.cell(index, INSIDE)),
         ],
     ));
-    record.tables.push(seeds);
+    seeds.tell(&mut record);
     Ok(record)
 }
 
