@@ -30,6 +30,7 @@ pub enum Command {
   overbank sdc run --index lmdb --system sdc --llc 3MB --ratio 0.5 --report sdc.html
   overbank sdc run --index hash --family 2 --sub-tag-bits 4 --keys fresh
   overbank sdc run --index masstree --ycsb B --value 64 --machine modern
+  overbank sdc run --system sdc-values --ratio 0.5
   overbank sdc run --index bplus --system copies --set tlb.walk_levels=0
   overbank sdc run --index bplus --heat --items 8000 --value 8 --report heat.html
   overbank sdc run --items 100000 --subset 20000 --format json | jq .gain.blocking
@@ -86,7 +87,8 @@ pub struct Args {
     /// Size of a value, a multiple of 8 bytes
     #[arg(long, value_name = "BYTES", default_value = "512")]
     value: String,
-    /// First bytes of a value that a lookup reads [default: 64; with --ycsb, 8 of each 64]
+    /// First bytes of a value that a lookup reads [default: 64; 56 with --system sdc-values; with
+    /// --ycsb, 8 of each 64]
     #[arg(long, value_name = "BYTES", conflicts_with = "ycsb")]
     read: Option<String>,
     /// Requests that are counted
@@ -171,6 +173,18 @@ pub fn run(command: &Command) -> Result<()> {
     writeln!(std::io::stdout(), "{printed}").context("standard output")
 }
 
+/// Returns what a lookup reads, for both machines: by default, the regular one would read 64 bytes
+/// beside values of 56 in SDC.
+fn read(args: &Args) -> Option<String> {
+    let inside = || {
+        let value: Option<u64> = args.value.parse().ok();
+        let fits = |bytes: &u64| value.is_none_or(|value| *bytes <= value);
+        Some([56, 24, 8].into_iter().find(fits)?.to_string())
+    };
+    let by_default = args.system == "sdc-values" && args.ycsb.is_none();
+    args.read.clone().or_else(|| if by_default { inside() } else { None })
+}
+
 /// Returns the arguments of the program. It judges their values, and its error is ours.
 fn plan(args: &Args) -> Result<Plan> {
     let of_sdc = |name: &str, field: &str, value: Option<u32>| match value {
@@ -207,7 +221,7 @@ fn plan(args: &Args) -> Result<Plan> {
         args.llc.as_ref().map(|llc| format!("--llc={llc}")),
         args.items.map(|items| format!("--items={items}")),
         asked,
-        args.read.as_ref().map(|read| format!("--read={read}")),
+        read(args).map(|read| format!("--read={read}")),
         args.warmup.map(|warmup| format!("--warmup={warmup}")),
         args.keys.as_ref().map(|keys| format!("--keys={keys}")),
         args.ycsb.as_ref().map(|mix| format!("--ycsb={mix}")),
@@ -221,4 +235,37 @@ fn plan(args: &Args) -> Result<Plan> {
     }
     let Args { index, system, alone, .. } = args;
     Ok(Plan { index: index.clone(), system: system.clone(), common, further, alone: *alone })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn both_machines_read_what_fits_into_sdc() {
+        let read = |line: &str| {
+            let Line { args } = Line::parse_from([&["sdc"], &*split(line)].concat());
+            let plan = plan(&args).expect("a plan");
+            plan.common.into_iter().find(|argument| argument.starts_with("--read"))
+        };
+        let is = |line: &str, bytes: u64| assert_eq!(read(line), Some(format!("--read={bytes}")));
+        is("--system sdc-values", 56);
+        is("--system sdc-values --value 1KB", 56);
+        is("--system sdc-values --value 24", 24);
+        is("--system sdc-values --value 16", 8);
+        is("--system sdc-values --read 64", 64);
+        assert_eq!(read("--system sdc-values --ycsb C --value 64"), None);
+        assert_eq!(read("--system sdc"), None);
+    }
+
+    fn split(line: &str) -> Vec<&str> {
+        line.split_whitespace().collect()
+    }
 }
