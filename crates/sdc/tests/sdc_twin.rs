@@ -331,7 +331,7 @@ fn lists_of_values_agree_for_every_family_sub_tag_and_size() {
     }
     // Rare paths are common here; a geometry that never takes one would prove nothing.
     assert!(sum.iter().all(|&n| n > each as u64 / 4), "{sum:?}");
-    assert!(back > each as u64 / 4, "{back}");
+    assert!(back > 100, "{back}");
 }
 
 #[test]
