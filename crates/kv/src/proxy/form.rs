@@ -4,7 +4,7 @@
 //!   normalised   number of the command │ for each argument behind the key: length 4 │ bytes
 //! ```
 
-use super::commands::{Command, Null};
+use super::commands::{Command, Null, is_word};
 use overbank_wire::resp::{self, Request};
 
 /// Longest normalised form, in bytes.
@@ -50,7 +50,7 @@ pub fn normalise<'a>(
     scratch.push(number);
     for argument in request.args().skip(2) {
         // RESP3 has pairs where RESP2 has one list.
-        if argument.eq_ignore_ascii_case(b"withscores") {
+        if is_word(argument, "withscores") {
             return None;
         }
         let length = u32::try_from(argument.len()).ok()?;

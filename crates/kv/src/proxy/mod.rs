@@ -60,18 +60,21 @@ use commands::Commands;
 use mio::Waker;
 use overbank::sketch::{Config as Sketch, SketchError};
 use overbank_declare::counters::Counters;
+use rustix::time::{ClockId, clock_gettime};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// Clients that wait to be accepted.
 const BACKLOG: i32 = 1024;
+/// Time between two looks at the server's name.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Notes from workers to the core that wait.
 const NOTES: usize = 4096;
 
@@ -97,7 +100,8 @@ pub enum StartError {
 
 /// What the threads of a proxy share, beside its slots.
 struct Shared {
-    start: Instant,
+    /// See [`boot_time`].
+    start: u64,
     stop: AtomicBool,
     rules: ArcSwap<Rules>,
     clients_max: usize,
@@ -108,8 +112,9 @@ struct Shared {
     clients_next: AtomicU64,
     /// Of keys' hashes.
     seed: u64,
-    /// Where the server is.
+    /// Where the server is, and what else its name stands for.
     address: ArcSwapOption<SocketAddr>,
+    names: Mutex<Vec<SocketAddr>>,
     commands: ArcSwap<Commands>,
     users: ArcSwap<Users>,
     /// The server is a node of a cluster.
@@ -123,9 +128,9 @@ struct Shared {
 }
 
 impl Shared {
-    /// Returns monotonic nanoseconds.
+    /// Returns monotonic nanoseconds, which go on while the machine sleeps: values expire then, too.
     fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        boot_time().saturating_sub(self.start)
     }
 
     fn next_id(&self) -> u64 {
@@ -135,6 +140,13 @@ impl Shared {
     fn upstream(&self) -> Option<SocketAddr> {
         self.address.load().as_deref().copied()
     }
+}
+
+/// Returns nanoseconds since the machine was started.
+fn boot_time() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    let part = |number: i64| u64::try_from(number).unwrap_or(0);
+    part(time.tv_sec).saturating_mul(1_000_000_000).saturating_add(part(time.tv_nsec))
 }
 
 fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -207,7 +219,7 @@ impl Running {
             bytes: settings.memory << 20,
         })?;
         let shared = Arc::new(Shared {
-            start: Instant::now(),
+            start: boot_time(),
             stop: AtomicBool::new(false),
             rules: ArcSwap::from_pointee(Rules::new(settings)),
             clients_max: settings.clients,
@@ -215,7 +227,8 @@ impl Running {
             greeting: ArcSwapOption::empty(),
             clients_next: AtomicU64::new(1 << 62),
             seed,
-            address: ArcSwapOption::from_pointee(resolved),
+            address: ArcSwapOption::new(resolved.first().copied().map(Arc::new)),
+            names: Mutex::new(resolved),
             commands: ArcSwap::from_pointee(Commands::builtin()),
             users: ArcSwap::from_pointee(Users::new(false)),
             is_cluster: AtomicBool::new(false),
@@ -244,6 +257,7 @@ impl Running {
             running.spawn(format!("proxy-{at}"), move || worker.run())?;
         }
         running.spawn("proxy-core".to_owned(), move || core.run())?;
+        follow_name(&shared, &settings.upstream)?;
         Ok(running)
     }
 
@@ -316,10 +330,39 @@ fn listen(
     Ok((all, bound))
 }
 
-/// Returns the first address of the server.
-fn resolve(upstream: &Upstream) -> io::Result<SocketAddr> {
-    let mut found = (upstream.host.as_str(), upstream.port).to_socket_addrs()?;
-    found.next().ok_or_else(|| io::Error::other("the name has no address"))
+/// Returns the addresses of the server: at least one.
+fn resolve(upstream: &Upstream) -> io::Result<Vec<SocketAddr>> {
+    let found: Vec<SocketAddr> =
+        (upstream.host.as_str(), upstream.port).to_socket_addrs()?.collect();
+    match found.is_empty() {
+        true => Err(io::Error::other("the name has no address")),
+        false => Ok(found),
+    }
+}
+
+/// Looks for other addresses of the server's name once a second, in a thread: a name server may
+/// take long to answer, and the proxy's end does not wait for it.
+fn follow_name(shared: &Arc<Shared>, upstream: &Upstream) -> io::Result<()> {
+    if upstream.host.parse::<IpAddr>().is_ok() {
+        return Ok(());
+    }
+    let (shared, upstream) = (Arc::downgrade(shared), upstream.clone());
+    let look = move || {
+        loop {
+            std::thread::sleep(LOOK_EVERY);
+            // What it has no answer for stays as it was.
+            let found = resolve(&upstream);
+            let Some(shared) = shared.upgrade() else { return };
+            if shared.stop.load(Ordering::Acquire) {
+                return;
+            }
+            if let Ok(found) = found {
+                *locked(&shared.names) = found;
+            }
+        }
+    };
+    std::thread::Builder::new().name("proxy-names".to_owned()).spawn(look)?;
+    Ok(())
 }
 
 impl Rules {

@@ -30,6 +30,7 @@ overbank_reasons::reasons! {
         Slow = "slow", "A client on a shared connection that did not read";
         Drained = "drained", "Time was up after the client had left, or had not read";
         TooMany = "too_many", "More clients than the limit";
+        Moved = "moved", "The server's name has another address, or clients have to log in now";
         NoServer = "no_server", "No address of the server";
         Stopped = "stopped", "The proxy stopped";
     }

@@ -15,6 +15,8 @@ pub struct Users {
     own: Option<Arc<[u8]>>,
     /// Whether the server lets a connection that has said nothing be the default user.
     is_open: bool,
+    /// When the server was last asked and said so, in monotonic nanoseconds.
+    open_at: u64,
     is_new: bool,
 }
 
@@ -23,7 +25,7 @@ impl Users {
     /// it has the rights of clients that say nothing.
     pub fn new(is_open: bool) -> Users {
         let may = HashMap::from([(Arc::from(DEFAULT), false)]);
-        Users { may, own: None, is_open, is_new: true }
+        Users { may, own: None, is_open, open_at: 0, is_new: true }
     }
 
     /// Returns whether a user, or a connection that has named none, may be served hits. `None`: the
@@ -41,10 +43,22 @@ impl Users {
         self.is_open
     }
 
+    /// Returns when the server was last asked and said so, in monotonic nanoseconds.
+    pub fn open_at(&self) -> u64 {
+        self.open_at
+    }
+
+    /// Returns whether the proxy's own connection is this user's.
+    pub fn is_own(&self, name: &[u8]) -> bool {
+        self.own.as_deref() == Some(name)
+    }
+
+    /// Returns the number of known users.
     pub fn len(&self) -> usize {
         self.may.len()
     }
 
+    /// Returns their names.
     pub fn names(&self) -> Vec<Arc<[u8]>> {
         self.may.keys().cloned().collect()
     }
@@ -59,6 +73,7 @@ impl Users {
         let is_new = !self.may.contains_key(name);
         if is_new {
             self.may.insert(name.into(), false);
+            self.is_new = true;
         }
         is_new
     }
@@ -67,10 +82,12 @@ impl Users {
     pub fn own(&mut self, name: &[u8]) {
         self.is_new |= self.own.as_deref() != Some(name);
         self.own = Some(name.into());
+        // Asked about like all others.
+        self.add(name);
     }
 
-    /// The server has answered ACL GETUSER.
-    pub fn said(&mut self, name: &[u8], said: &Value<'_>) {
+    /// The server has answered ACL GETUSER, which was sent at `sent`.
+    pub fn said(&mut self, name: &[u8], said: &Value<'_>, sent: u64) {
         let has = |field: &[u8], word: &[u8]| {
             let list = said.get(field).and_then(Value::elements).unwrap_or_default();
             list.iter().any(|flag| flag.text() == Some(word))
@@ -87,6 +104,9 @@ impl Users {
             let is_open = has(b"flags", b"on") && has(b"flags", b"nopass");
             self.is_new |= is_open != self.is_open;
             self.is_open = is_open;
+        }
+        if name == DEFAULT && self.is_open {
+            self.open_at = sent;
         }
         if let Some(before) = self.may.get_mut(name) {
             self.is_new |= *before != may;
@@ -107,7 +127,7 @@ mod tests {
         $4\r\nkeys\r\n$4\r\n~a:*\r\n";
 
     fn said(users: &mut Users, name: &[u8], reply: &[u8]) {
-        users.said(name, &tree(reply).expect("a reply").0);
+        users.said(name, &tree(reply).expect("a reply").0, 1);
     }
 
     #[test]
@@ -135,5 +155,6 @@ mod tests {
         users.own(b"me");
         said(&mut users, b"default", b"-NOPERM no\r\n");
         assert_eq!((users.may(Some(b"me")), users.may(None)), (Some(true), Some(false)));
+        assert!(users.is_own(b"me") && users.is_open() && users.open_at() == 1);
     }
 }

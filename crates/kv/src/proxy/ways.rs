@@ -67,16 +67,18 @@ impl Ways {
         }
     }
 
-    /// Takes what the core has learnt, and the rules.
-    pub fn refresh(&mut self, shared: &Shared) {
+    /// Takes what the core has learnt, and the rules; returns whether something is new.
+    pub fn refresh(&mut self, shared: &Shared) -> bool {
         // Pairs with the core's: what is loaded below is of this version or later.
         let version = shared.version.load(Ordering::Acquire);
-        if version != self.version {
+        let is_new = version != self.version;
+        if is_new {
             self.version = version;
             self.commands = shared.commands.load_full();
             self.users = shared.users.load_full();
             self.rules = shared.rules.load_full();
         }
+        is_new
     }
 
     /// Returns whether a user may be served hits; asks the core about an unknown one.
@@ -94,6 +96,11 @@ impl Ways {
         self.users.is_open()
     }
 
+    /// Returns when the server last said so, in monotonic nanoseconds.
+    pub fn open_at(&self) -> u64 {
+        self.users.open_at()
+    }
+
     /// Returns whether a hash is to be reported: not if it was just before.
     pub fn is_due(&mut self, hash: u128, now: u64) -> bool {
         let hash = (hash >> 64) as u64;
@@ -109,7 +116,7 @@ impl Ways {
     pub fn tell(&self, note: Note, at_once: bool) -> bool {
         let sent = self.to_core.try_send(note).is_ok();
         if at_once {
-            // It looks by itself ten times a second.
+            // It looks by itself a hundred times a second.
             let _ = self.wake.wake();
         }
         sent

@@ -2,17 +2,30 @@
 
 use crate::servers::{Connection, Redis, proxy, until};
 use overbank_kv::proxy::Running;
+use std::time::{Duration, Instant};
+
+/// Returns the hits once they are all published: counters follow the replies that they count.
+pub fn settled(running: &Running) -> u64 {
+    let hits = || running.handle().totals().0.hits;
+    let mut last = hits();
+    loop {
+        // Twice the time in which a worker without work publishes.
+        std::thread::sleep(Duration::from_millis(5));
+        let now = hits();
+        if now == last {
+            return now;
+        }
+        last = now;
+    }
+}
 
 /// Reads until the proxy answers; returns that reply.
 pub fn hot(running: &Running, client: &mut Connection, line: &str) -> String {
-    let hits = || running.handle().totals().0.hits;
-    // Counters are published after the replies that they count.
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    let before = hits();
+    let before = settled(running);
     let mut last = String::new();
     until("a hit", || {
         last = client.ask(line);
-        hits() > before
+        running.handle().totals().0.hits > before
     });
     last
 }
@@ -54,4 +67,65 @@ fn a_value_ends_with_its_expiry() {
     until("it has expired", || client.ask("GET k") == "$-1\r\n");
     let mut direct = redis.connect();
     assert_eq!(direct.ask("EXISTS k"), ":0\r\n");
+}
+
+#[test]
+fn a_key_is_hot_again_after_its_longest_age() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let flags = [("staleness-max", "0.3"), ("max-age", "0.3")];
+    let running = proxy(redis.port, &flags);
+    let mut client = Connection::open(running.handle().address().port());
+    client.ask("SET k one");
+    let start = Instant::now();
+    // Without a write, and each time a good deal later than the age of the last value.
+    for round in 0..4u32 {
+        while start.elapsed() < round * Duration::from_millis(500) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(hot(&running, &mut client, "GET k"), "$3\r\none\r\n");
+        let before = settled(&running);
+        (0..20).for_each(|_| drop(client.ask("GET k")));
+        // A value that were over as it came would give none.
+        assert!(settled(&running) > before, "round {round}");
+    }
+}
+
+#[test]
+fn a_value_of_a_database_that_the_proxy_may_not_choose_is_never_another_ones() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let mut direct = redis.connect();
+    direct.ask("ACL SETUSER narrow on >pw ~* &* +@all -select");
+    direct.ask("SET k zero");
+    let url = format!("redis://narrow:pw@127.0.0.1:{}", redis.port);
+    let running = proxy(redis.port, &[("upstream", &url)]);
+    let mut client = Connection::open(running.handle().address().port());
+    let mut other = Connection::open(running.handle().address().port());
+    client.ask("SELECT 1");
+    client.ask("SET k one");
+    for _ in 0..2000 {
+        assert_eq!(client.ask("GET k"), "$3\r\none\r\n");
+    }
+    assert_eq!(hot(&running, &mut other, "GET k"), "$4\r\nzero\r\n");
+    for _ in 0..2000 {
+        assert_eq!(client.ask("GET k"), "$3\r\none\r\n");
+        assert_eq!(other.ask("GET k"), "$4\r\nzero\r\n");
+    }
+}
+
+#[test]
+fn forms_of_a_hot_key_that_are_asked_for_once_are_not_fetched() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let running = proxy(redis.port, &[]);
+    let mut client = Connection::open(running.handle().address().port());
+    client.ask("HSET h f 0");
+    hot(&running, &mut client, "HGET h f");
+    let fills = running.handle().totals().1.fills;
+    for field in 0..1000 {
+        assert_eq!(client.ask(&format!("HGET h {field}")), "$-1\r\n");
+    }
+    settled(&running);
+    let more = running.handle().totals().1.fills - fills;
+    assert!(more < 100, "{more} fills");
+    // One that is asked for often is.
+    hot(&running, &mut client, "HGET h 7");
 }

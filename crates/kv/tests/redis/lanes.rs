@@ -395,7 +395,8 @@ fn a_client_that_does_not_read_delays_others_for_a_while() {
     });
     println!("{:?}, longest {longest:?}, {most} MiB", start.elapsed());
     assert!(most < 200, "{most} MiB");
-    assert!(longest < Duration::from_secs(7), "{longest:?}");
+    // Five seconds by design; a busy machine adds to that.
+    assert!(longest < Duration::from_secs(15), "{longest:?}");
     rest(&mut slow);
     assert!(other.ask("GET k").starts_with("$3"));
     // One that reads gets all.
@@ -472,6 +473,15 @@ fn replies_of_a_client_that_has_left_go_to_no_other() {
     assert_eq!(accounts(running).left_lanes, 0);
 }
 
+/// Returns whether a new client has to log in; one that came too early is closed.
+fn asks_for_password(running: &Running) -> bool {
+    let mut new = client(running);
+    new.send(&[b"GET", b"none"]);
+    let mut bytes = [0; 64];
+    let count = new.stream.read(&mut bytes).unwrap_or(0);
+    bytes[..count].starts_with(b"-NOAUTH")
+}
+
 #[test]
 fn a_default_user_with_a_password_shares_nothing() {
     let Some(redis) = Redis::start(&[]) else { return };
@@ -479,10 +489,10 @@ fn a_default_user_with_a_password_shares_nothing() {
     let mut before = client(&running);
     before.ask("SET k one");
     hot(&running, &mut before, "GET k");
+    // Once the server has said again that it asks for no password, `before` stays.
+    std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(direct.ask("ACL SETUSER default resetpass >pw"), "+OK\r\n");
-    let start = Instant::now();
-    until("it is seen", || client(&running).ask("GET none").starts_with("-NOAUTH"));
-    assert!(start.elapsed() < Duration::from_millis(1200), "{:?}", start.elapsed());
+    until("it is seen", || asks_for_password(&running));
     let hits = running.handle().totals().0.hits;
     for _ in 0..50 {
         let mut new = client(&running);
@@ -540,4 +550,27 @@ fn wait_counts_replicas_that_have_what_a_lane_wrote() {
     assert_eq!(shared.ask(&format!("WAIT 1 {wait}")), ":1\r\n");
     drop(shared);
     accounts(running);
+}
+
+#[test]
+fn clients_that_came_before_the_password_was_known_have_to_log_in() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let (running, mut direct) = (proxy(redis.port, &[]), redis.connect());
+    let mut old = client(&running);
+    assert_eq!(old.ask("SET k one"), "+OK\r\n");
+    // The server says once a second that it asks for no password: `old` came before one of these.
+    std::thread::sleep(Duration::from_millis(2500));
+    direct.ask("ACL SETUSER default resetpass >pw");
+    let mut late = client(&running);
+    late.send(&[b"GET", b"k"]);
+    // Served from the lane, or closed; but not for long.
+    until("it is closed", || {
+        let mut bytes = [0; 64];
+        matches!(std::io::Read::read(&mut late.stream, &mut bytes), Ok(0) | Err(_))
+    });
+    let mut new = client(&running);
+    assert!(new.ask("GET k").starts_with("-NOAUTH"));
+    // As on a connection of its own: it has been let in.
+    assert_eq!(old.ask("GET k"), "$3\r\none\r\n");
+    drop((old, late, new));
 }

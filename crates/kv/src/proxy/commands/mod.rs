@@ -32,7 +32,7 @@ use spec::{Begin, Find, Spec};
 use std::collections::BTreeMap;
 
 pub use class::{Class, GET, Hello, Null, ReplyMode};
-pub use keys::Keys;
+pub use keys::{Keys, is_word};
 pub use reply::ReplyError;
 pub use spec::Access;
 

@@ -40,8 +40,10 @@ const LOOK_COMMANDS: Nanos = 30 * SECOND;
 const FILLS_MAX: usize = 1024;
 /// Longest reply that is no fill's, in bytes.
 const REPLY_MAX: usize = 16 << 20;
-/// Time in which a form that the server refuses is not asked for again.
+/// Time in which a form is not asked for again that the server refuses, or whose value has no room;
+/// twice as long after each further time.
 const REFUSED: Nanos = SECOND;
+const REFUSED_DOUBLINGS: u32 = 7;
 /// Users that are known at a time.
 const USERS_MAX: usize = 1024;
 
@@ -53,6 +55,7 @@ pub struct Setup {
     pub staleness_max: Nanos,
     pub max_age: Nanos,
     pub value_max: usize,
+    pub bytes_max: usize,
     pub observe: bool,
     pub seed: u64,
 }
@@ -72,9 +75,11 @@ enum Asked {
     Setup(&'static str),
     /// An answer that does not matter.
     Any,
+    Select(u32),
     Commands,
     Whoami,
-    User(Arc<[u8]>),
+    /// What this user may, and when that was asked.
+    User(Arc<[u8]>, Nanos),
     Policy,
     Role,
     Beat(Nanos),
@@ -90,6 +95,8 @@ struct Known {
     form: Form,
     is_filling: bool,
     not_before: Nanos,
+    /// Times in a row that its value could not be taken.
+    refused: u32,
 }
 
 /// The connection is of no use any more.
@@ -119,7 +126,9 @@ pub struct Follower {
     /// The reply of a fill's PTTL, until that of its read.
     ttl: Option<i64>,
     fills: usize,
+    /// The database of what is asked next, and of what is answered now: a SELECT may be refused.
     db: u32,
+    db_now: u32,
     forms: HashMap<SlotId, Vec<Known>>,
     is_ready: bool,
     commands: Arc<Commands>,
@@ -141,6 +150,10 @@ pub struct Follower {
     last_answer: Nanos,
     lease_from: Nanos,
     totals: CoreTotals,
+    /// Hot keys with a value, at the last look.
+    filled: u64,
+    /// Digest of what the proxy's own user may.
+    own: u64,
     decisions: Vec<Decision<Form>>,
 }
 
@@ -160,6 +173,9 @@ impl Follower {
             ttl: None,
             fills: 0,
             db: 0,
+            db_now: 0,
+            filled: 0,
+            own: 0,
             forms: HashMap::new(),
             is_ready: false,
             commands: Arc::new(Commands::builtin()),
@@ -201,10 +217,9 @@ impl Follower {
     /// Returns what was counted, and how things are now.
     pub fn totals(&self, now: Nanos) -> CoreTotals {
         let hot = self.hot.totals();
-        let filled = self.slots.slots().filter(|slot| self.slots.is_fresh(*slot)).count();
         CoreTotals {
             cached: self.slots.len() as u64,
-            filled: filled as u64,
+            filled: self.filled,
             cached_bytes: self.slots.bytes() as u64,
             promoted: hot.promoted,
             evicted: hot.evicted,
@@ -231,7 +246,7 @@ impl Follower {
     /// A connection stands.
     pub fn connected(&mut self, now: Nanos) {
         self.totals.connects += 1;
-        (self.last_answer, self.db) = (now, 0);
+        (self.last_answer, self.db, self.db_now) = (now, 0, 0);
         let Setup { user, password, .. } = self.setup.clone();
         let user = user.unwrap_or_else(|| "default".to_owned());
         match &password {
@@ -246,7 +261,7 @@ impl Follower {
         self.ask(Asked::Setup("CLIENT TRACKING ON"), &[b"CLIENT", b"TRACKING", b"ON"]);
         self.ask(Asked::Policy, &[b"CONFIG", b"GET", b"maxmemory-policy"]);
         self.ask(Asked::Whoami, &[b"ACL", b"WHOAMI"]);
-        self.look();
+        self.look(now);
         self.next_look = now + LOOK;
         self.next_commands = now + LOOK_COMMANDS;
         self.ask(Asked::Commands, &[b"COMMAND"]);
@@ -254,10 +269,18 @@ impl Follower {
     }
 
     /// Asks what users may, and for the role.
-    fn look(&mut self) {
+    fn look(&mut self, now: Nanos) {
         self.ask(Asked::Role, &[b"ROLE"]);
         for name in self.users.names() {
-            self.ask(Asked::User(name.clone()), &[b"ACL", b"GETUSER", &name]);
+            self.ask(Asked::User(name.clone(), now), &[b"ACL", b"GETUSER", &name]);
+        }
+    }
+
+    /// Chooses the database of what is asked next.
+    fn select(&mut self, db: u32) {
+        if self.db != db {
+            self.db = db;
+            self.ask(Asked::Select(db), &[b"SELECT", db.to_string().as_bytes()]);
         }
     }
 
@@ -293,20 +316,31 @@ impl Follower {
     /// The commands of these closings have been answered: hits are served again once all that they
     /// changed has been dropped.
     pub fn replied(&mut self, closing: Closing) {
-        self.closings.push(closing);
-    }
-
-    /// A user is not known yet.
-    pub fn user(&mut self, name: &[u8]) {
-        if self.users.len() < USERS_MAX && self.users.add(name) && self.is_ready {
-            self.ask(Asked::User(name.into()), &[b"ACL", b"GETUSER", name]);
+        match self.is_ready {
+            true => self.closings.push(closing),
+            // Nothing is cached, and what is filled later has been asked for later.
+            false => self.slots.reopen(closing),
         }
     }
 
-    /// A read was reported as hot, or as not cached yet.
-    pub fn want(&mut self, now: Nanos, hash: u128, key: &[u8], form: Form) {
+    /// A user is not known yet.
+    pub fn user(&mut self, now: Nanos, name: &[u8]) {
+        if self.users.len() < USERS_MAX && self.users.add(name) && self.is_ready {
+            self.ask(Asked::User(name.into(), now), &[b"ACL", b"GETUSER", name]);
+        }
+    }
+
+    /// A read was reported as hot, or as not cached yet. A form that is new to a cached key has to
+    /// be hot by itself.
+    pub fn want(&mut self, now: Nanos, (hash, key): (u128, &[u8]), form: Form, is_hot: bool) {
         match self.slots.slot(hash) {
-            Some(slot) if self.slots.key(slot) == Some(key) => self.fill(now, slot, form),
+            Some(slot) if self.slots.key(slot) == Some(key) => {
+                let forms = self.forms.get(&slot);
+                let is_known = forms.is_none_or(|all| all.iter().any(|known| known.form == form));
+                if is_known || is_hot {
+                    self.fill(now, slot, form);
+                }
+            }
             // Two keys of one hash: one of them is cached.
             Some(_) => {}
             None => self.hot.report(now, hash, key, form),
@@ -337,7 +371,8 @@ impl Follower {
                     forms.remove(0);
                 }
                 let is_room = forms.len() < VARIANTS_MAX;
-                let known = Known { form: form.clone(), is_filling: false, not_before: 0 };
+                let known =
+                    Known { form: form.clone(), is_filling: false, not_before: 0, refused: 0 };
                 is_room.then(|| forms.push(known));
                 forms.last_mut().filter(|_| is_room)
             }
@@ -351,11 +386,7 @@ impl Follower {
         let Some(ticket) = self.slots.begin_fill(slot) else { return };
         known.is_filling = true;
         self.fills += 1;
-        if self.db != form.db {
-            self.db = form.db;
-            let db = form.db.to_string();
-            self.ask(Asked::Any, &[b"SELECT", db.as_bytes()]);
-        }
+        self.select(form.db);
         let key = self.slots.key(slot).unwrap_or_default().to_vec();
         self.ask(Asked::Ttl, &[b"PTTL", &key]);
         self.out.end().extend_from_slice(&form.request);
@@ -375,7 +406,7 @@ impl Follower {
             if !self.closings.is_empty() {
                 let closings = std::mem::take(&mut self.closings);
                 // They may have changed users, too.
-                self.look();
+                self.look(now);
                 self.ask(Asked::Reopen(closings), &[b"PING"]);
             }
             if now >= self.next_beat {
@@ -383,8 +414,10 @@ impl Follower {
             }
             if now >= self.next_look {
                 self.next_look = now + LOOK;
-                self.look();
+                self.look(now);
                 self.touch();
+                let fresh = self.slots.slots().filter(|slot| self.slots.is_fresh(*slot));
+                self.filled = fresh.count() as u64;
             }
             if now >= self.next_commands {
                 self.next_commands = now + LOOK_COMMANDS;
@@ -423,11 +456,7 @@ impl Follower {
             keys.entry(known.form.db).or_default().push(key.to_vec());
         }
         for (db, keys) in keys {
-            if self.db != db {
-                self.db = db;
-                let db = db.to_string();
-                self.ask(Asked::Any, &[b"SELECT", db.as_bytes()]);
-            }
+            self.select(db);
             for keys in keys.chunks(FILLS_MAX) {
                 let words: Vec<&[u8]> =
                     std::iter::once(&b"TOUCH"[..]).chain(keys.iter().map(Vec::as_slice)).collect();
@@ -507,6 +536,9 @@ impl Follower {
                 (self.greeting, self.is_new) = (Greeting::new(reply), true);
             }
             Asked::Setup(_) | Asked::Any => {}
+            Asked::Select(db) if !is_error => self.db_now = db,
+            Asked::Select(db) if self.db == db => self.db = self.db_now,
+            Asked::Select(_) => {}
             Asked::Policy => {
                 let text = String::from_utf8_lossy(reply);
                 self.touches = text.contains("lru") || text.contains("lfu");
@@ -516,10 +548,15 @@ impl Follower {
                     self.users.own(&name);
                 }
             }
-            Asked::User(name) => match resp::tree(reply) {
-                Ok((user, _)) => self.users.said(&name, &user),
-                Err(error) => return Err(error.into()),
-            },
+            Asked::User(name, sent) => {
+                let (user, _) = resp::tree(reply)?;
+                self.users.said(&name, &user, sent);
+                // What it may not read any more would be served to others until it changes.
+                let digest = xxhash_rust::xxh3::xxh3_64(reply);
+                if self.users.is_own(&name) && std::mem::replace(&mut self.own, digest) != digest {
+                    self.drop_all(Dropped::Changed);
+                }
+            }
             Asked::Commands => self.commands(reply),
             Asked::Role => {
                 let role = resp::tree(reply)?.0;
@@ -541,7 +578,7 @@ impl Follower {
             }
             Asked::Ttl => self.ttl = resp::tree(reply).ok().and_then(|(ttl, _)| ttl.integer()),
             Asked::Value(fill) => {
-                let value = match (is_long, is_error) {
+                let value = match (is_long, is_error || fill.form.db != self.db_now) {
                     (true, _) => Err(Unfilled::Long),
                     (_, true) => Err(Unfilled::Error),
                     _ => Ok(reply.into()),
@@ -583,9 +620,13 @@ impl Follower {
         let known = known.and_then(|forms| forms.iter_mut().find(|known| known.form == fill.form));
         if let Some(known) = known {
             known.is_filling = false;
-            if matches!(result, Err(Unfilled::Error | Unfilled::Long | Unfilled::Memory)) {
-                known.not_before = now + REFUSED;
-            }
+            known.refused = match result {
+                Err(Unfilled::Error | Unfilled::Long | Unfilled::Memory) => known.refused + 1,
+                _ => 0,
+            };
+            // Twice as long after each: a long value costs the server as much each time.
+            let doublings = known.refused.min(REFUSED_DOUBLINGS);
+            known.not_before = if doublings == 0 { 0 } else { now + (REFUSED << (doublings - 1)) };
         }
         match result {
             Ok(()) => self.totals.fills += 1,
@@ -617,7 +658,11 @@ impl Follower {
         }
         let resp2 = resp::to_resp2(&reply, fill.form.null).ok_or(Unfilled::Error)?;
         let (mut variants, before) = self.slots.replies(slot);
-        expires_at = expires_at.min(before);
+        if before <= now {
+            variants.clear();
+        } else {
+            expires_at = expires_at.min(before);
+        }
         variants.retain(|variant| {
             variant.db != fill.form.db || *variant.request != *fill.form.normalised
         });
@@ -632,6 +677,9 @@ impl Follower {
         });
         let key = self.slots.key(slot).ok_or(Unfilled::Changed)?.to_vec();
         let filled = Filled::new(&key, expires_at, variants).ok_or(Unfilled::Memory)?;
+        if filled.bytes() > self.setup.bytes_max {
+            return Err(Unfilled::Long);
+        }
         match self.slots.accept(fill.ticket, filled) {
             Ok(()) => Ok(()),
             Err(Refused::Changed | Refused::OtherKey) => Err(Unfilled::Changed),
@@ -642,10 +690,11 @@ impl Follower {
         }
     }
 
-    /// Evicts the coldest of some, for a value that has no room.
+    /// Evicts the coldest of some, for a value that has no room and is hotter.
     fn evict_for(&mut self, slot: SlotId) {
-        let coldest = self.hot.coldest(&mut self.slots).map(|(coldest, _)| coldest);
-        if let Some(coldest) = coldest.filter(|coldest| *coldest != slot) {
+        let heat = self.hot.heat(slot, &mut self.slots);
+        let coldest = self.hot.coldest(&mut self.slots).filter(|(_, cold)| *cold < heat);
+        if let Some((coldest, _)) = coldest.filter(|(coldest, _)| *coldest != slot) {
             self.slots.evict(coldest);
             self.hot.forget(coldest);
             self.forms.remove(&coldest);

@@ -276,15 +276,18 @@ impl<F: PartialEq> Hot<F> {
             let Some(cached) = self.cached.get_mut(&slot).filter(|cached| cached.epochs > 0) else {
                 continue;
             };
-            cached.hits += u64::from(core.hits(slot));
-            let missed =
-                core.hash(slot).map_or(0, |hash| samples(&self.keepers, self.counting, hash));
-            let heat = cached.hits + missed;
+            let heat = heat_of(cached, (&self.keepers, self.counting), slot, core);
             if coldest.is_none_or(|(_, coldest)| heat < coldest) {
                 coldest = Some((slot, heat));
             }
         }
         coldest
+    }
+
+    /// Returns the heat of a cached key in this epoch.
+    pub fn heat(&mut self, slot: SlotId, core: &mut slots::Core) -> u64 {
+        let cached = self.cached.get_mut(&slot);
+        cached.map_or(0, |cached| heat_of(cached, (&self.keepers, self.counting), slot, core))
     }
 
     /// An epoch ends.
@@ -354,6 +357,17 @@ impl<F: PartialEq> Hot<F> {
             (*sample_log2, *threshold) = (*sample_log2 - 1, threshold.saturating_mul(2));
         }
     }
+}
+
+/// Returns the hits and the misses of a cached key in this epoch.
+fn heat_of(
+    cached: &mut Cached,
+    (keepers, counting): (&[Keeper], sketch::Settings),
+    slot: SlotId,
+    core: &mut slots::Core,
+) -> u64 {
+    cached.hits += u64::from(core.hits(slot));
+    cached.hits + core.hash(slot).map_or(0, |hash| samples(keepers, counting, hash))
 }
 
 /// Returns the requests of a hash that the sketches have counted in this epoch.

@@ -19,18 +19,17 @@ pub mod heat {
 }
 
 use self::follow::{BEAT, Follower, Lost, Setup};
-use self::hot::{Hot, Nanos, SECOND};
+use self::hot::{Hot, Nanos};
 use super::form::Form;
 use super::session::Rules;
 use super::settings::{Mode, ProxySettings};
 use super::slots::{self, Closing};
-use super::upstream::Upstream;
-use super::{Shared, locked, resolve};
+use super::{Shared, locked};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 use overbank::sketch::Keeper;
 use std::io::{self, ErrorKind, Read};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -40,9 +39,8 @@ const STREAM: Token = Token(0);
 const WAKE: Token = Token(1);
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_millis(10);
-/// Time between two attempts to connect, and between two looks at the server's name.
+/// Time between two attempts to connect.
 const RETRY: Nanos = BEAT;
-const RESOLVE: Nanos = SECOND;
 /// Notes that are taken in a turn.
 const NOTES: usize = 4096;
 const READ: usize = 64 << 10;
@@ -50,7 +48,8 @@ const READ: usize = 64 << 10;
 /// What workers tell the core.
 pub enum Note {
     /// A read of this key is hot, or could not be answered yet.
-    Want { hash: u128, key: Box<[u8]>, form: Form },
+    /// `is_hot`: by this form.
+    Want { hash: u128, key: Box<[u8]>, form: Form, is_hot: bool },
     /// What closed the cache has been answered.
     Replied(Closing),
     /// A user that is not known.
@@ -61,7 +60,6 @@ pub enum Note {
 pub struct Core {
     poll: Poll,
     shared: Arc<Shared>,
-    upstream: Upstream,
     notes: Receiver<Note>,
     follower: Follower,
     rules: Arc<Rules>,
@@ -69,7 +67,6 @@ pub struct Core {
     read_keys: u64,
     stream: Option<(TcpStream, SocketAddr, bool)>,
     next_connect: Nanos,
-    next_resolve: Nanos,
     next_publish: Nanos,
     /// What was logged last of a failure.
     said: Option<String>,
@@ -96,20 +93,19 @@ impl Core {
             staleness_max: nanos(settings.staleness_max),
             max_age: nanos(settings.max_age),
             value_max: settings.value_max,
+            bytes_max: settings.memory << 20,
             observe: settings.mode == Mode::Observe,
             seed: shared.seed,
         };
         let hot = Hot::new(keepers, shared.seed);
         let core = Core {
             poll,
-            upstream: settings.upstream.clone(),
             notes,
             follower: Follower::new(setup, slots, hot),
             rules: shared.rules.load_full(),
             read_keys: 0,
             stream: None,
             next_connect: 0,
-            next_resolve: 0,
             next_publish: 0,
             said: None,
             shared,
@@ -143,7 +139,7 @@ impl Core {
     }
 
     fn turn(&mut self, now: Nanos, is_ready: bool) -> Result<(), String> {
-        self.resolve(now)?;
+        self.look_at_name()?;
         if self.stream.is_none() {
             self.connect(now);
         }
@@ -159,9 +155,11 @@ impl Core {
             match note {
                 // A worker may not know the rules of this moment yet.
                 Note::Want { key, .. } if !self.rules.may_cache(&key) => {}
-                Note::Want { hash, key, form } => self.follower.want(now, hash, &key, form),
+                Note::Want { hash, key, form, is_hot } => {
+                    self.follower.want(now, (hash, &key), form, is_hot);
+                }
                 Note::Replied(closing) => self.follower.replied(closing),
-                Note::User(name) => self.follower.user(&name),
+                Note::User(name) => self.follower.user(now, &name),
             }
         }
         self.follower.tick(now).map_err(said)?;
@@ -171,19 +169,35 @@ impl Core {
         Ok(())
     }
 
-    /// Looks whether the server's name has another address.
-    fn resolve(&mut self, now: Nanos) -> Result<(), String> {
-        if now < self.next_resolve || self.upstream.host.parse::<IpAddr>().is_ok() {
-            return Ok(());
+    /// Looks whether the server's name still stands for its address.
+    fn look_at_name(&mut self) -> Result<(), String> {
+        let Some(address) = self.shared.upstream() else { return Ok(()) };
+        let first = {
+            let names = locked(&self.shared.names);
+            if names.contains(&address) {
+                return Ok(());
+            }
+            names.first().copied()
+        };
+        self.go_to(first);
+        Err(first.map_or("its name has no address".to_owned(), |at| format!("it is at {at} now")))
+    }
+
+    /// The server is at another address: workers leave the old one.
+    fn go_to(&self, address: Option<SocketAddr>) {
+        self.shared.address.store(address.map(Arc::new));
+        // Pairs with `Ways::refresh`.
+        self.shared.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Tries the next address of the name, if it has more than one.
+    fn try_next(&self, refused: SocketAddr) {
+        let names = locked(&self.shared.names).clone();
+        let at = names.iter().position(|name| *name == refused).unwrap_or(0);
+        let next = names.get(at + 1).or(names.first()).copied();
+        if next != Some(refused) {
+            self.go_to(next);
         }
-        self.next_resolve = now + RESOLVE;
-        // A name server that does not answer delays this thread, and then the lease ends.
-        let Ok(address) = resolve(&self.upstream) else { return Ok(()) };
-        if self.shared.upstream() != Some(address) {
-            self.shared.address.store(Some(Arc::new(address)));
-            return Err(format!("its address is {address} now"));
-        }
-        Ok(())
     }
 
     fn connect(&mut self, now: Nanos) {
@@ -238,7 +252,10 @@ impl Core {
             tracing::warn!(%why, "the server is not followed: requests pass, nothing is cached");
             self.said = Some(why.to_owned());
         }
-        if let Some((mut stream, ..)) = self.stream.take() {
+        if let Some((mut stream, address, stood)) = self.stream.take() {
+            if !stood {
+                self.try_next(address);
+            }
             // It is closed with the stream in any case.
             let _ = self.poll.registry().deregister(&mut stream);
         }

@@ -44,6 +44,7 @@ use super::totals::ProxyTotals;
 use super::ways::Ways;
 use overbank::sketch::Counter;
 use overbank_wire::resp;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Bytes that may wait for a side before the other is not read any more.
@@ -201,7 +202,7 @@ pub struct Session {
     queued: Vec<u128>,
     queued_closes: bool,
     /// Marks of commands without replies.
-    silent_marks: Vec<Mark>,
+    silent_marks: HashSet<Mark>,
     /// There were too many of those: the cache is closed until this ends.
     silent_closing: Option<super::slots::Closing>,
     /// The first and the last bytes of the reply that comes.
@@ -234,7 +235,7 @@ impl Session {
             under_way: 0,
             queued: Vec::new(),
             queued_closes: false,
-            silent_marks: Vec::new(),
+            silent_marks: HashSet::new(),
             silent_closing: None,
             seen: replies::Seen::default(),
             refusal: Vec::new(),
@@ -280,7 +281,7 @@ impl Session {
             ways.end_late(marks, totals);
             closing.into_iter().for_each(|closing| ways.reopen_late(closing));
         }
-        let silent = std::mem::take(&mut self.silent_marks);
+        let silent: Vec<Mark> = std::mem::take(&mut self.silent_marks).into_iter().collect();
         ways.end_late(Some(Marks::Many(silent.into())), totals);
         self.silent_closing.take().into_iter().for_each(|closing| ways.reopen_late(closing));
     }

@@ -10,6 +10,9 @@
 
 use std::collections::VecDeque;
 
+/// Entries, and bytes, that an empty queue has room for.
+const KEEP: usize = 64;
+
 /// One entry.
 #[derive(Debug)]
 enum Owed<E> {
@@ -122,6 +125,11 @@ impl<E> Queue<E> {
         if let Some(Owed::Local(count)) = self.queue.front() {
             out.extend(self.held.drain(..*count));
             self.queue.pop_front();
+        }
+        // An idle client keeps little of a deep pipeline.
+        if self.queue.is_empty() {
+            self.queue.shrink_to(KEEP);
+            self.held.shrink_to(KEEP);
         }
     }
 

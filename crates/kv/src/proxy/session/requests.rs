@@ -10,7 +10,7 @@ use crate::proxy::core::Note;
 use crate::proxy::form::{Form, normalise};
 use crate::proxy::hash_of;
 use crate::proxy::settings::{Order, Scripts};
-use crate::proxy::slots::{self, Closing, Miss, Query};
+use crate::proxy::slots::{self, Closing, Mark, Miss, Query};
 use crate::proxy::totals::Missed;
 use crate::proxy::ways::Ways;
 use overbank_wire::resp::{self, Request};
@@ -320,13 +320,16 @@ impl Session {
                 Miss::Stale | Miss::Expired | Miss::Other => (true, true),
                 Miss::Closed | Miss::Lease | Miss::InFlight => (false, false),
             };
-            if wants && ways.rules.may_cache(key) && ways.is_due(hash, *now) {
+            let of_form = hash ^ hash_of(shared.seed, normalised);
+            if wants && ways.rules.may_cache(key) && ways.is_due(of_form, *now) {
+                // A new form of a hot key has to be hot by itself.
+                let is_hot = is_hot || counter.count_batch(&[of_form]) != 0;
                 let form = match is_mget {
                     true => Form::new(db, normalised, null, [&b"GET"[..], key].into_iter()),
                     false => Form::new(db, normalised, null, request.args()),
                 };
                 totals.wanted += 1;
-                let note = Note::Want { hash, key: key.into(), form };
+                let note = Note::Want { hash, key: key.into(), form, is_hot };
                 totals.not_reported += u64::from(!ways.tell(note, at_once));
             }
         }
@@ -483,7 +486,7 @@ impl Session {
             _ if is_odd => self.loosen_behind(turn.ways),
             ReplyMode::On => {
                 self.state.silent = false;
-                let marks = std::mem::take(&mut self.silent_marks);
+                let marks = std::mem::take(&mut self.silent_marks).into_iter().collect();
                 let change = Change::Replies(marks, self.silent_closing.take());
                 self.state.changing = self.state.changing.saturating_add(1);
                 self.owed.effect(Effect::Change(Box::new(change)));
@@ -517,7 +520,7 @@ impl Session {
             // What was written without a reply is done once this one is answered.
             false if self.silent_marks.is_empty() || self.state.loose => self.owed.plain(),
             false => {
-                let marks = std::mem::take(&mut self.silent_marks);
+                let marks: Vec<Mark> = std::mem::take(&mut self.silent_marks).into_iter().collect();
                 self.owed.effect(Effect::Written(Marks::Many(marks.into())));
             }
         }
@@ -544,6 +547,13 @@ impl Session {
         self.state.loose || self.state.silent || skipped
     }
 
+    /// A key that is written again is out anyway.
+    fn silence_one(&mut self, mark: Mark, ways: &mut Ways) {
+        if !self.silent_marks.insert(mark) {
+            ways.slots.end_write(mark);
+        }
+    }
+
     /// Keeps what no reply will end.
     pub(super) fn silence(
         &mut self,
@@ -552,8 +562,10 @@ impl Session {
         ways: &mut Ways,
     ) {
         match marks {
-            Some(Marks::One(mark)) => self.silent_marks.push(mark),
-            Some(Marks::Many(marks)) => self.silent_marks.extend(marks),
+            Some(Marks::One(mark)) => self.silence_one(mark, ways),
+            Some(Marks::Many(marks)) => {
+                marks.into_iter().for_each(|mark| self.silence_one(mark, ways));
+            }
             None => {}
         }
         let many = self.silent_marks.len() > SILENT_MAX && self.silent_closing.is_none();
@@ -565,7 +577,7 @@ impl Session {
         }
         if self.silent_closing.is_some() {
             // Closed anyway.
-            self.silent_marks.drain(..).for_each(|mark| ways.slots.end_write(mark));
+            self.silent_marks.drain().for_each(|mark| ways.slots.end_write(mark));
         }
     }
 }

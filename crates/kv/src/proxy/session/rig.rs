@@ -56,9 +56,9 @@ impl Rig {
         }
         let (counter, keeper) = Config::default().build(seed, COUNTING).expect("a sketch");
         let mut users = Users::new(true);
-        users.said(b"default", &resp::tree(ALL).expect("a reply").0);
+        users.said(b"default", &resp::tree(ALL).expect("a reply").0, 0);
         let shared = Shared {
-            start: Instant::now(),
+            start: 0,
             stop: AtomicBool::new(false),
             rules: ArcSwap::from_pointee(Rules { order, ..Rules::default() }),
             clients_max: 1,
@@ -67,6 +67,7 @@ impl Rig {
             clients_next: AtomicU64::new(0),
             seed,
             address: ArcSwapOption::empty(),
+            names: Mutex::default(),
             commands: ArcSwap::from_pointee(Commands::builtin()),
             users: ArcSwap::from_pointee(users),
             is_cluster: AtomicBool::new(false),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A write in flight. Given back once, to the worker that returned it.
 #[must_use = "the key is not served until it is given to `Worker::end_write`"]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mark {
     slot: Option<u32>,
     bucket: u16,

@@ -129,7 +129,7 @@ impl Worker {
     }
 
     /// A lane's connection is gone, and with it those that wait for its replies.
-    fn lose_lane(&mut self, number: usize) {
+    pub fn lose_lane(&mut self, number: usize) {
         let Some((lane, side)) = self.lanes.get_mut(number) else { return };
         if let Some(mut side) = side.take() {
             let _ = self.poll.registry().deregister(&mut side.stream);

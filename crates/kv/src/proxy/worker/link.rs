@@ -65,6 +65,8 @@ pub struct Link {
     pub session: Session,
     /// Its number: places are used again.
     pub serial: u64,
+    /// When it came, in monotonic nanoseconds.
+    pub accepted: u64,
     /// Replies that it is owed on a shared lane.
     pub on_lane: u64,
     /// It is in the list of those that wait for room on the lane.

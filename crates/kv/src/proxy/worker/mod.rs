@@ -31,6 +31,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use overbank::sketch::Counter;
 use slab::Slab;
 use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,6 +60,9 @@ pub struct Worker {
     listener: Option<TcpListener>,
     /// Clients may wait to be accepted.
     accepts: bool,
+    /// Where the server was, and whether it let clients in without a password.
+    address: Option<SocketAddr>,
+    was_open: bool,
     shared: Arc<Shared>,
     ways: Ways,
     links: Slab<Box<Link>>,
@@ -93,6 +97,8 @@ impl Worker {
             poll,
             listener: Some(listener),
             accepts: false,
+            address: shared.upstream(),
+            was_open: false,
             shared,
             ways,
             links: Slab::new(),
@@ -121,7 +127,7 @@ impl Worker {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
                 _ => {}
             }
-            self.ways.refresh(&self.shared);
+            self.refresh();
             for event in &events {
                 match event.token() {
                     LISTENER => self.accepts = true,
@@ -166,6 +172,33 @@ impl Worker {
         }
         self.publish();
         Ok(())
+    }
+
+    /// Takes what is new: clients leave an old address of the server, and those leave that have come
+    /// without a password since the server last said that it asks for none.
+    fn refresh(&mut self) {
+        if !self.ways.refresh(&self.shared) {
+            return;
+        }
+        let address = self.shared.upstream();
+        let has_moved = std::mem::replace(&mut self.address, address) != address;
+        if has_moved {
+            for lane in 0..self.lanes.len() {
+                self.lose_lane(lane);
+            }
+        }
+        let is_open = self.ways.is_open();
+        let has_closed = std::mem::replace(&mut self.was_open, is_open) && !is_open;
+        let open_at = self.ways.open_at();
+        let leaves = |link: &Link| match link.server {
+            Some(_) => has_moved,
+            None => has_closed && link.accepted >= open_at,
+        };
+        let links = self.links.iter().filter(|(_, link)| leaves(link));
+        let all: Vec<usize> = links.map(|(at, _)| at).collect();
+        for at in all {
+            self.close(at, Closed::Moved);
+        }
     }
 
     fn sleep(&self) -> Duration {
@@ -228,6 +261,7 @@ impl Worker {
             server: None,
             session: Session::new(place),
             serial: self.serials,
+            accepted: self.shared.now(),
             on_lane: 0,
             waits: false,
             stalled: Duration::ZERO,
@@ -259,10 +293,10 @@ impl Worker {
 
     /// Does what a link can do now.
     fn drive(&mut self, at: usize) {
+        // What users may, and where the server is, is looked at no later than what they ask.
+        self.refresh();
         let Some(link) = self.links.get_mut(at) else { return };
         link.listed = false;
-        // What users may is looked at no later than what they ask.
-        self.ways.refresh(&self.shared);
         let mut turn = Turn {
             ways: &mut self.ways,
             shared: &self.shared,
