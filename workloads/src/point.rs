@@ -212,8 +212,8 @@ pub fn run(run: &Run) -> Result<()> {
     writeln!(out).context("cannot write the report")
 }
 
-/// Returns accesses to lines of memory by level of the index, to items and to the rest; none without
-/// heat or nodes.
+/// Returns accesses to lines of memory by level of the index, to items and to the rest; none
+/// without heat or nodes.
 fn levels(machine: &Machine, store: &mut dyn Store, touched: &[bool]) -> Vec<LevelHeat> {
     if machine.line_heat().is_empty() {
         return Vec::new();

@@ -12,8 +12,8 @@
 //! SDC instructions, which are operations of the machine.
 //!
 //! An index maps a key to an item: the key, and a value of 8 to 65,536 bytes, from the program's
-//! allocator. The paper: Ni, Jiang, Jiang, Huang, Wu: *SDC: A Software Defined Cache for Efficient Data Indexing*
-//! (ICS 2019), § 3.1.
+//! allocator. The paper: Ni, Jiang, Jiang, Huang, Wu: *SDC: A Software Defined Cache for Efficient
+//! Data Indexing* (ICS 2019), § 3.1.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
