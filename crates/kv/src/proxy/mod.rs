@@ -2,19 +2,22 @@
 //!
 //! ```text
 //!   clients ─▶ worker ─▶ session ─── read of a hot key ──▶ slots ─▶ reply
-//!                │          └─ everything else ─▶ the client's own connection ─▶ Redis
+//!                │          └─ everything else ─▶ a lane, or the client's own connection ─▶ Redis
 //!                └─ hot, written, closed ─▶ core ─▶ follower ─▶ tracking connection ─▶ Redis
 //!                                            └─ slots ◀── fills, invalidations ──┘
 //! ```
 //!
 //! | room | what it is |
 //! |---|---|
-//! | `worker` | a thread and its clients: sockets |
+//! | `worker` | a thread and its clients: sockets; `lanes` are connections that clients share |
 //! | `session` | one client's connection as a pure machine |
 //! | `core` | the thread of the tracking connection: `follow` is its protocol, `hot` decides |
 //! | `slots` | what threads share: cached replies, and which may be served |
 //! | `commands` | what Redis' commands do, and to which keys |
 //! | `form`, `users` | which replies belong to a request, and which users may be given them |
+//! | `ways` | what a worker has to the other threads; `buffer`: bytes on their way out |
+//! | `settings`, `upstream`, `totals` | what is configured, and what is counted |
+//! | `pseudonym` | names of keys that do not show them |
 //!
 //! # Guarantees
 //! - G1: for commands through one proxy with known keys, each key behaves as in Redis itself
@@ -128,7 +131,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Returns monotonic nanoseconds, which go on while the machine sleeps: values expire then, too.
+    /// Returns monotonic nanoseconds, which go on while the machine sleeps: values expire then.
     fn now(&self) -> u64 {
         boot_time().saturating_sub(self.start)
     }

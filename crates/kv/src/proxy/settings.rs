@@ -87,7 +87,7 @@ overbank_declare::settings! {
         lanes: Lanes = "shared", "Connections to the server: shared by clients until one needs its \
             own, or dedicated, one for each client";
         order: Order = "key", "Order of a connection's commands: key or connection";
-        scripts: Scripts = "keys", "What scripts write: keys, those that they declare, or close, any";
+        scripts: Scripts = "keys", "Sets which keys a script may write: keys, those that it declares, or close, any";
     }
 }
 

@@ -4,17 +4,9 @@ use overbank_declare::settings::{Range, SettingValue};
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use std::fmt;
 
-/// What the server speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaks {
-    Redis,
-    Memcached,
-}
-
 /// The server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Upstream {
-    pub speaks: Speaks,
     pub host: String,
     pub port: u16,
     /// What the proxy's own connection says that it is. Clients say it by themselves.
@@ -25,13 +17,9 @@ pub struct Upstream {
 impl fmt::Display for Upstream {
     /// Writes the address without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.speaks {
-            Speaks::Redis => "redis",
-            Speaks::Memcached => "memcached",
-        };
         match self.host.contains(':') {
-            true => write!(f, "{scheme}://[{}]:{}", self.host, self.port),
-            false => write!(f, "{scheme}://{}:{}", self.host, self.port),
+            true => write!(f, "redis://[{}]:{}", self.host, self.port),
+            false => write!(f, "redis://{}:{}", self.host, self.port),
         }
     }
 }
@@ -48,7 +36,6 @@ impl Upstream {
         let ConnectionAddr::Tcp(host, port) = info.addr() else { return None };
         let settings = info.redis_settings();
         (settings.db() == 0).then(|| Upstream {
-            speaks: Speaks::Redis,
             host: host.clone(),
             port: *port,
             user: settings.username().map(str::to_owned),

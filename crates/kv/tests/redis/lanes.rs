@@ -308,7 +308,8 @@ fn two_thousand_clients_use_two_connections() {
 #[test]
 fn a_lane_that_is_lost_ends_those_that_wait_on_it() {
     let Some(redis) = Redis::start(&[]) else { return };
-    let (running, mut direct) = (proxy(redis.port, &[]), redis.connect());
+    // One worker has one lane, which is lost with all that wait on it.
+    let (running, mut direct) = (proxy(redis.port, &[("workers", "1")]), redis.connect());
     let mut other = client(&running);
     other.ask("SET k one");
     other.ask("SET j one");
@@ -318,9 +319,11 @@ fn a_lane_that_is_lost_ends_those_that_wait_on_it() {
         // Replies to writes are held back.
         assert_eq!(direct.ask("CLIENT PAUSE 10000 WRITE"), "+OK\r\n");
         let mut waiting: Vec<Connection> = (0..5).map(|_| client(&running)).collect();
+        let forwarded = running.handle().totals().0.forwarded;
         for one in &mut waiting {
             one.send(&[b"SET", b"k", b"two"]);
         }
+        until("they are sent", || running.handle().totals().0.forwarded == forwarded + 5);
         until("they wait", || {
             let list = direct.ask("CLIENT LIST");
             list.lines().any(|line| line.contains("cmd=set") && line.contains("flags=b"))
@@ -570,7 +573,7 @@ fn clients_that_came_before_the_password_was_known_have_to_log_in() {
     });
     let mut new = client(&running);
     assert!(new.ask("GET k").starts_with("-NOAUTH"));
-    // As on a connection of its own: it has been let in.
+    // As on a direct connection: it has been let in.
     assert_eq!(old.ask("GET k"), "$3\r\none\r\n");
     drop((old, late, new));
 }

@@ -123,6 +123,19 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until a change is seen that was made before `start`. What was asked for after `bound` has
+/// to have it, however busy the machine is.
+#[track_caller]
+pub fn seen_within(start: Instant, bound: Duration, mut is: impl FnMut() -> bool) {
+    loop {
+        let asked = start.elapsed();
+        if is() {
+            return;
+        }
+        assert!(asked <= bound, "not seen {asked:?} after the change");
+    }
+}
+
 /// A connection of a client.
 pub struct Connection {
     pub stream: TcpStream,

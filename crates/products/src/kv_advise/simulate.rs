@@ -17,7 +17,8 @@
 
 use overbank::random::Pcg32;
 use overbank_kv::proxy::heat::{
-    BARRED, CANDIDATES, COUNTING, EPOCH, HOTTER_PERCENT, REPORTS, WRITES_EPOCHS, WRITES_PERCENT,
+    BARRED, CANDIDATES, COUNTING, EPOCH, HOTTER_LEAST, HOTTER_PERCENT, REPORTS, STAYS, WAITING_MAX,
+    WRITES_EPOCHS, WRITES_PERCENT,
 };
 use overbank_kv::proxy::slots::VARIANTS_MAX;
 use std::collections::HashMap;
@@ -26,8 +27,6 @@ use std::collections::HashMap;
 pub const COUNTED_MAX: usize = 1 << 20;
 /// Default of the proxy's `--max-age`, in nanoseconds.
 const MAX_AGE: u64 = 60_000_000_000;
-/// Keys that are left out at a time, as in the proxy.
-const BARRED_MAX: usize = 1 << 14;
 
 /// Reads of keys in this second.
 #[derive(Debug)]
@@ -84,6 +83,8 @@ struct Proxy {
     written: Vec<u64>,
     random: Pcg32,
     threshold: u32,
+    /// Seconds before it may fall.
+    stays: u32,
     reports: u64,
     generation: u64,
     answered: Answered,
@@ -99,6 +100,7 @@ impl Proxy {
             written: Vec::new(),
             random: Pcg32::new(seed, 1),
             threshold: u32::from(COUNTING.threshold),
+            stays: 0,
             reports: 0,
             generation: 0,
             answered: Answered::default(),
@@ -138,7 +140,8 @@ impl Proxy {
         }
         if self.slots.len() >= self.entries {
             let Some((coldest, cold)) = self.coldest(epoch, counts) else { return };
-            if u64::from(count) * 100 <= u64::from(cold) * (100 + HOTTER_PERCENT) {
+            let least = u64::from(cold) * (100 + HOTTER_PERCENT) + 100 * HOTTER_LEAST;
+            if u64::from(count) * 100 <= least {
                 return;
             }
             self.evict(coldest);
@@ -206,7 +209,7 @@ impl Proxy {
             slot.written = if too_many { slot.written + 1 } else { 0 };
             if slot.written >= WRITES_EPOCHS {
                 self.evict(at);
-                if self.barred.len() < BARRED_MAX {
+                if self.barred.len() < WAITING_MAX {
                     self.barred.insert(key, now + BARRED);
                 }
             } else if slot.written > 0 {
@@ -220,6 +223,9 @@ impl Proxy {
         self.written = kept;
         if self.reports > *REPORTS.end() {
             self.threshold = self.threshold.saturating_mul(2).min(u32::from(u16::MAX));
+            self.stays = STAYS;
+        } else if self.stays > 0 {
+            self.stays -= 1;
         } else if self.reports < *REPORTS.start() {
             self.threshold = (self.threshold / 2).max(u32::from(COUNTING.threshold));
         }
@@ -485,7 +491,7 @@ mod tests {
             simulation.read(now, &[2], 0);
         }
         assert_eq!(one(&simulation), (0, 1), "of this second, none is displaced");
-        for now in 0..4 {
+        for now in 0..6 {
             simulation.read(EPOCH + now, &[2], 0);
         }
         assert_eq!(one(&simulation), (2, 2));

@@ -25,12 +25,12 @@ pub const CANDIDATES: u32 = 8;
 /// By how much a key must be hotter than one that it displaces.
 pub const HOTTER_PERCENT: u64 = 25;
 /// And at least: keys of a flat law, asked for two or three times, displace nothing.
-const HOTTER_LEAST: u64 = 3;
+pub const HOTTER_LEAST: u64 = 3;
 /// Keys that wait are decided at once if they are few, otherwise ten times a second.
 const FEW: usize = 256;
 const DECIDE: Nanos = SECOND / 10;
 /// Epochs that the threshold stays where too many reports have put it.
-const STAYS: u32 = 10;
+pub const STAYS: u32 = 10;
 /// Reports in an epoch that the threshold aims at.
 pub const REPORTS: std::ops::RangeInclusive<u64> = 200..=2000;
 /// Writes to 100 reads from which on a key is left out, after how many epochs, and how long.
@@ -38,7 +38,7 @@ pub const WRITES_PERCENT: u64 = 25;
 pub const WRITES_EPOCHS: u8 = 3;
 pub const BARRED: Nanos = 10 * SECOND;
 /// Keys that wait or are left out: at most, each.
-const WAITING_MAX: usize = 1 << 13;
+pub const WAITING_MAX: usize = 1 << 13;
 /// Promotions of a decision.
 const PROMOTIONS: usize = 1000;
 /// Keys that are shown: at most.

@@ -14,7 +14,8 @@ pub use self::hot::{COUNTING, Heat, Hottest};
 /// What decides which keys are hot, in figures.
 pub mod heat {
     pub use super::hot::{
-        BARRED, CANDIDATES, COUNTING, EPOCH, HOTTER_PERCENT, REPORTS, WRITES_EPOCHS, WRITES_PERCENT,
+        BARRED, CANDIDATES, COUNTING, EPOCH, HOTTER_LEAST, HOTTER_PERCENT, REPORTS, STAYS,
+        WAITING_MAX, WRITES_EPOCHS, WRITES_PERCENT,
     };
 }
 
@@ -249,7 +250,8 @@ impl Core {
     /// The connection is lost. Logs the reason, the same one once.
     fn lost(&mut self, why: &str) {
         if self.said.as_deref() != Some(why) {
-            tracing::warn!(%why, "the server is not followed: requests pass, nothing is cached");
+            tracing::warn!(%why, "the server is not followed: requests pass, nothing is cached; \
+                upstream must name it, with user and password if it asks for them");
             self.said = Some(why.to_owned());
         }
         if let Some((mut stream, address, stood)) = self.stream.take() {

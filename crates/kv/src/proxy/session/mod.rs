@@ -7,7 +7,8 @@
 //! ```
 //!
 //! # Guarantees
-//! - Bytes pass as they are. What the server would refuse as no request gets the server's error
+//! - Bytes pass as they are, but for what a client on a shared lane says at its start (`sharing`).
+//!   What the server would refuse as no request gets the server's error
 //!   from here, after what is owed before it, and the connection ends.
 //! - Each command is parsed, on every connection for its whole life, so no write escapes: the keys
 //!   that a command writes are marked before its last byte is queued for the server.

@@ -253,11 +253,6 @@ impl Core {
         }
     }
 
-    /// Returns when a slot's replies expire, if it has any.
-    pub fn expires_at(&self, slot: SlotId) -> Option<u64> {
-        self.owner(slot)?.1.entry.with(|entry| Some(entry?.filled.expires_at()))
-    }
-
     /// Allows hits before `until`, in monotonic nanoseconds. All pushes that the lease rests on
     /// come first.
     pub fn set_lease(&mut self, until: u64) {

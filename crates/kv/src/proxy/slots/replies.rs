@@ -4,8 +4,8 @@ use super::core::{Core, SlotId};
 use super::filled::Variant;
 
 impl Core {
-    /// Returns a copy of the replies that are served for a slot, and when they expire; none and
-    /// [`u64::MAX`] if they are not.
+    /// Returns a copy of the replies of a slot, and when they expire, which may have been; none and
+    /// [`u64::MAX`] if the key has changed since.
     pub fn replies(&self, slot: SlotId) -> (Vec<Variant>, u64) {
         let is_fresh = self.is_fresh(slot);
         self.with_filled(slot, |filled| match filled.filter(|_| is_fresh) {

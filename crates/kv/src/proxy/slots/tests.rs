@@ -259,7 +259,7 @@ fn a_hash_is_a_hint() {
     assert_eq!(core.promote(hash(1), &[2]), None, "the hash has a slot");
     assert_eq!(fill(&mut core, slot, filled(2, 5, u64::MAX)), Err(Refused::OtherKey));
     assert_eq!(fill(&mut core, slot, filled(1, 5, 10)), Ok(()));
-    assert_eq!(core.expires_at(slot), Some(10));
+    assert_eq!(core.replies(slot).1, 10);
     let query = Query { hash: hash(1), key: &[1], db: 0, request: b"GET" };
     let others = [
         Query { key: &[2], ..query },

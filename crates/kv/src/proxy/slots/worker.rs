@@ -40,21 +40,6 @@ pub enum Miss {
     Other,
 }
 
-impl Miss {
-    /// Returns its name in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Miss::Closed => "closed",
-            Miss::Lease => "lease",
-            Miss::Absent => "not_hot",
-            Miss::InFlight => "in_flight",
-            Miss::Stale => "stale",
-            Miss::Expired => "expired",
-            Miss::Other => "other",
-        }
-    }
-}
-
 /// A worker's half of the cache.
 pub struct Worker {
     shared: Arc<Shared>,

@@ -174,8 +174,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes what is new: clients leave an old address of the server, and those leave that have come
-    /// without a password since the server last said that it asks for none.
+    /// Takes what is new. Clients leave an old address of the server. Those without a password
+    /// leave that have come since the server last said that it asks for none.
     fn refresh(&mut self) {
         if !self.ways.refresh(&self.shared) {
             return;
