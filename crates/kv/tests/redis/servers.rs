@@ -106,9 +106,9 @@ pub fn proxy(server: u16, flags: &[(&str, &str)]) -> Running {
     flags.iter().for_each(|(name, value)| source.flag(name, [value]));
     let mut check = source.check();
     let settings = ProxySettings::read(&mut check).expect("settings");
-    settings.check(&mut check);
+    let tls = settings.check(&mut check);
     check.finish(Some(())).expect("settings");
-    let running = Running::start(&settings).expect("it starts");
+    let running = Running::start(&settings, tls).expect("it starts");
     until("it follows the server", || running.handle().totals().1.open == 1);
     running
 }
