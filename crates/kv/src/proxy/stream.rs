@@ -99,9 +99,6 @@ pub struct Secure {
     socket: TcpStream,
     tls: Connection,
     since: Instant,
-    /// Nothing more is to be written, and the system has been told.
-    ends: bool,
-    ended: bool,
 }
 
 impl Secure {
@@ -112,7 +109,7 @@ impl Secure {
         let mut tls: Connection = tls.map_err(Failed::Tls)?.into();
         tls.set_buffer_limit(Some(LIMIT));
         let since = Instant::now();
-        Ok(Stream::Tls(Box::new(Secure { socket, tls, since, ends: false, ended: false })))
+        Ok(Stream::Tls(Box::new(Secure { socket, tls, since })))
     }
 
     /// Writes records until the socket takes no more.
@@ -125,9 +122,6 @@ impl Secure {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
-        }
-        if self.ends && !std::mem::replace(&mut self.ended, true) {
-            self.socket.shutdown(Shutdown::Write)?;
         }
         Ok(())
     }
@@ -302,7 +296,6 @@ impl Stream {
             Stream::Plain(socket) => socket.shutdown(Shutdown::Write),
             Stream::Tls(secure) => {
                 secure.tls.send_close_notify();
-                secure.ends = true;
                 secure.send()
             }
         }
@@ -310,10 +303,9 @@ impl Stream {
 
     /// Says that it ends, if the socket takes that; then it is to be dropped.
     pub fn close(&mut self) {
-        if let Stream::Tls(secure) = self {
-            secure.tls.send_close_notify();
+        if !self.is_plain() {
             // The end of the socket says it too.
-            let _ = secure.send();
+            let _ = self.end();
         }
     }
 }

@@ -392,6 +392,7 @@ fn an_element_is_not_lost_by_a_client_that_leaves() {
     let Some(redis) = Redis::start(&[]) else { return };
     let (_running, port) = over_tls(&redis, &[]);
     let mut direct = redis.connect();
+    let begun = Instant::now();
     for _ in 0..20 {
         let mut gone = Connection::open(port);
         gone.send(&[b"BLPOP", b"list", b"0"]);
@@ -401,6 +402,8 @@ fn an_element_is_not_lost_by_a_client_that_leaves() {
         assert_eq!(direct.ask("RPUSH list e"), ":1\r\n");
         assert_eq!(direct.ask("LPOP list"), "$1\r\ne\r\n");
     }
+    // Its connection to the server would end by itself after five seconds.
+    assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -423,7 +426,20 @@ fn ends_are_said_by_close_notify_and_need_not_be() {
         client.read_to_end(&mut all).expect("all replies, and an end");
         assert_eq!(all.iter().filter(|byte| **byte == b':').count(), 1000);
     }
-    until("both are gone", || running.handle().totals().0.closed[Closed::ByClient.index()] == 2);
+    // One that reads slowly gets the records that the system did not take at once.
+    let len = 16 << 20;
+    redis.connect().ask(&format!("SETRANGE big {} x", len - 1));
+    let mut client = open(port(&running), &config);
+    client.write_all(b"GET big\r\n").expect("it is read");
+    client.conn.send_close_notify();
+    client.flush().expect("it is read");
+    let (mut all, mut bytes) = (0, vec![0; 16 << 10]);
+    while let count @ 1.. = client.read(&mut bytes).expect("all, and an end") {
+        all += count;
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    assert_eq!(all, len + "$16777216\r\n\r\n".len());
+    until("all are gone", || running.handle().totals().0.closed[Closed::ByClient.index()] == 3);
 }
 
 #[test]
