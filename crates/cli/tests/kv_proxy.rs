@@ -383,7 +383,9 @@ fn certificates(at: &dyn Fn(&str) -> String) {
     std::fs::write(at("ca.crt"), params.self_signed(&key).expect("signed").pem()).expect("a file");
     let issuer = Issuer::new(params, key);
     let key = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a name");
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a name");
+    // Another name than its authority's: else it would be taken for that.
+    params.distinguished_name.push(rcgen::DnType::CommonName, "proxy");
     let signed = params.signed_by(&key, &issuer).expect("signed");
     std::fs::write(at("own.crt"), signed.pem()).expect("a file");
     std::fs::write(at("own.key"), key.serialize_pem()).expect("a file");

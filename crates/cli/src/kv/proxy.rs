@@ -267,7 +267,11 @@ mod tests {
         for (name, value, what) in [
             ("upstream", "http://host", "--upstream: must be redis://[USER:PASSWORD@]HOST[:PORT]"),
             ("upstream-ca", "ca.crt", "--upstream-ca: is for TLS: upstream must be rediss://"),
-            ("upstream-name", "a b", "--upstream-name: \"a b\": must be a DNS name or an IP address"),
+            (
+                "upstream-name",
+                "a b",
+                "--upstream-name: \"a b\": must be a DNS name or an IP address",
+            ),
             ("tls-cert", "a.crt", "--tls-cert: must come with tls-key"),
             ("tls-key", "a.key", "--tls-key: must come with tls-cert"),
             ("tls-client-ca", "a.crt", "--tls-client-ca: must come with tls-cert and tls-key"),

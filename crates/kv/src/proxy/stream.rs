@@ -57,7 +57,8 @@ impl Failed {
     pub fn remedy(&self) -> &'static str {
         use rustls::{AlertDescription as Alert, CertificateError as Wrong, Error};
         match self {
-            Failed::Tls(Error::InvalidCertificate(Wrong::UnknownIssuer)) => {
+            // A bad signature is that of another authority of the same name.
+            Failed::Tls(Error::InvalidCertificate(Wrong::UnknownIssuer | Wrong::BadSignature)) => {
                 "upstream-ca must have the authority of its certificate"
             }
             Failed::Tls(Error::InvalidCertificate(
