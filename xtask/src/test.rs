@@ -185,7 +185,8 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
         Step::Clippy => steps.command(
             "clippy",
             &mut cargo(
-                "clippy --workspace --features overbank-cli/full,overbank-stores/services \
+                "clippy --workspace --features \
+                 overbank-cli/full,overbank-kv/clients,overbank-stores/services \
                  --all-targets --locked -- -D warnings",
             ),
         ),
