@@ -352,12 +352,12 @@ fn sighup_reads_the_rules_again_and_no_other_setting() {
     };
     write("deny = \"secret:\"");
     proxy.signal("HUP");
-    soon("it is read", || proxy.logged("prefix, deny, order and scripts read again"));
+    soon("it is read", || proxy.logged("scripts and files of TLS read again"));
     soon("the key is dropped", || proxy.status()["cached"] == 0);
     write("deny = \"secret:\"\nentries = 7");
     proxy.signal("HUP");
     soon("it is refused", || {
-        proxy.logged("settings unchanged: only prefix, deny, order and scripts change without")
+        proxy.logged("settings unchanged: only prefix, deny, order, scripts and files of TLS")
     });
     write("deny = 7.5.1");
     proxy.signal("HUP");
@@ -371,6 +371,97 @@ fn sighup_reads_the_rules_again_and_no_other_setting() {
     write("");
     proxy.signal("HUP");
     proxy.heat(KEY);
+    proxy.end();
+}
+
+/// Makes an authority and a certificate of it for this machine, in files of PEM.
+fn certificates(at: &dyn Fn(&str) -> String) {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    std::fs::write(at("ca.crt"), params.self_signed(&key).expect("signed").pem()).expect("a file");
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a name");
+    let signed = params.signed_by(&key, &issuer).expect("signed");
+    std::fs::write(at("own.crt"), signed.pem()).expect("a file");
+    std::fs::write(at("own.key"), key.serialize_pem()).expect("a file");
+}
+
+#[test]
+fn tls_is_checked_spoken_and_its_files_are_read_again() {
+    let Some(redis) = Redis::start() else { return };
+    let (one, two) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("two"));
+    let of_one = |name: &str| one.path().join(name).display().to_string();
+    let of_two = |name: &str| two.path().join(name).display().to_string();
+    certificates(&of_one);
+    certificates(&of_two);
+    let secure = free_port();
+    let set = format!(
+        "CONFIG SET tls-cert-file {} tls-key-file {} tls-ca-cert-file {} tls-auth-clients no \
+         tls-port {secure}",
+        of_one("own.crt"),
+        of_one("own.key"),
+        of_one("ca.crt")
+    );
+    assert_eq!(redis_cli(redis.port, &set.split(' ').collect::<Vec<_>>()), "OK");
+    // What is wrong is named before the start.
+    let url = format!("rediss://127.0.0.1:{secure}");
+    let (none, key) = (of_one("none.crt"), of_two("own.key"));
+    for (arguments, what) in [
+        (&["--upstream", &url, "--upstream-ca", &none][..], "--upstream-ca: "),
+        (&["--upstream-ca", &none], "--upstream-ca: is for TLS: upstream must be rediss://"),
+        (&["--tls-cert", &of_one("own.crt")], "--tls-cert: must come with tls-key"),
+        (
+            &["--tls-cert", &of_one("own.crt"), "--tls-key", &key],
+            "own.key: must be the key of the first certificate",
+        ),
+    ] {
+        let (code, errors) = failed(&[&["kv", "proxy", "--check"][..], arguments].concat());
+        assert!(code == Some(1) && errors.contains(what), "{arguments:?}: {code:?}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+    let has_none = overbank(&["kv", "proxy", "--check", "--upstream", &url])
+        .env("SSL_CERT_FILE", &none)
+        .env_remove("SSL_CERT_DIR")
+        .output()
+        .expect("it starts");
+    let errors = String::from_utf8_lossy(&has_none.stderr).into_owned();
+    assert!(errors.contains("--upstream: rediss:// needs authorities"), "{errors}");
+    // Another authority than the server's: nothing is cached, and the log says what helps.
+    let (ca, cert, key) = (of_two("trusted.crt"), of_two("own.crt"), of_two("own.key"));
+    std::fs::copy(of_two("ca.crt"), &ca).expect("a file");
+    let proxy = Proxy::start(&format!(
+        "upstream = {url:?}\nupstream-ca = {ca:?}\ntls-cert = {cert:?}\ntls-key = {key:?}\n"
+    ));
+    soon("it is logged", || proxy.logged("upstream-ca must have the authority of its certificate"));
+    let asked = |folder: &dyn Fn(&str) -> String, words: &[&str]| {
+        let ca = folder("ca.crt");
+        redis_cli(proxy.port, &[&["--tls", "--cacert", &ca][..], words].concat())
+    };
+    assert!(!asked(&of_two, &["PING"]).contains("PONG"));
+    assert_eq!(proxy.status()["open"], 0);
+    assert_eq!(proxy.log.lock().expect("no panic").matches("is not followed").count(), 1);
+    std::fs::copy(of_one("ca.crt"), &ca).expect("a file");
+    proxy.signal("HUP");
+    soon("it is followed", || proxy.status()["open"] == 1);
+    assert_eq!(asked(&of_two, &["SET", KEY, "1"]), "OK");
+    soon("a hit", || {
+        assert_eq!(asked(&of_two, &["-r", "100", "GET", KEY]).lines().next(), Some("1"));
+        proxy.status()["hits"].as_u64() > Some(0)
+    });
+    // A new certificate for clients; a file that is wrong changes nothing.
+    std::fs::write(&cert, "nothing").expect("a file");
+    proxy.signal("HUP");
+    soon("it is named", || proxy.logged("must be a PEM file of certificates"));
+    assert_eq!(asked(&of_two, &["PING"]), "PONG");
+    for (from, to) in [(of_one("own.crt"), &cert), (of_one("own.key"), &key)] {
+        std::fs::copy(from, to).expect("a file");
+    }
+    proxy.signal("HUP");
+    soon("it is shown", || asked(&of_one, &["PING"]) == "PONG");
+    assert!(!asked(&of_two, &["PING"]).contains("PONG"));
     proxy.end();
 }
 

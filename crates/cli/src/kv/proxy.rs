@@ -8,6 +8,7 @@ use anyhow::Result;
 use overbank_declare::counters::{Counters, Exposition, Gauge};
 use overbank_declare::settings::{Check, Problems, Section, Source, Table as _};
 use overbank_kv::proxy::settings::{Mode, ProxySettings};
+use overbank_kv::proxy::tls::Tls;
 use overbank_kv::proxy::totals::{CoreTotals, ProxyTotals};
 use overbank_kv::proxy::{Handle, Running};
 use overbank_service::endpoints::{Documents, EndpointTotals, Endpoints, Limits};
@@ -33,12 +34,14 @@ impl LiveCommand for Proxy {
 Passes every command of unmodified clients to an unmodified Redis, and answers reads of the hottest
 keys itself. Writes through the proxy are seen at once; others within --staleness-max. A TOML file
 may hold every setting by the same name; options override the file. Ctrl-C or SIGTERM ends the proxy
-and prints the totals; SIGHUP reads prefix, deny, order and scripts again.";
+and prints the totals; SIGHUP reads prefix, deny, order, scripts and the files of TLS again.";
     const EXAMPLES: &'static str = "Examples:
   overbank kv proxy --listen 127.0.0.1:6380 --upstream redis://127.0.0.1:6379
   overbank kv proxy --mode observe --status-socket /run/kv.sock
   overbank kv hot --socket /run/kv.sock                   what a cache would save
   overbank kv proxy --deny lock:,session: --staleness-max 0.5
+  overbank kv proxy --upstream rediss://redis.example.com --upstream-ca ca.crt
+  overbank kv proxy --tls-cert proxy.crt --tls-key proxy.key --tls-client-ca ca.crt
   overbank kv proxy --config proxy.toml --check";
 }
 
@@ -47,12 +50,13 @@ pub type Args = args::Args<Proxy>;
 /// The checked configuration.
 struct Config {
     proxy: ProxySettings,
+    tls: Tls,
     service: ServiceSettings,
     metrics_required: bool,
 }
 
 /// What a reload cannot change.
-const FIXED: &str = "only prefix, deny, order and scripts change without a restart";
+const FIXED: &str = "only prefix, deny, order, scripts and files of TLS change without a restart";
 
 impl Config {
     fn new(source: Source) -> Result<Config, Problems> {
@@ -66,14 +70,15 @@ impl Config {
         let (proxy, service) = (ProxySettings::read(check), ServiceSettings::read(check));
         // Both tables have been read, so all problems are known.
         let (proxy, service) = (proxy?, service?);
-        proxy.check(check);
-        Some(Config { proxy, service, metrics_required })
+        let tls = proxy.check(check);
+        Some(Config { proxy, tls, service, metrics_required })
     }
 
     /// Returns whether both have the same settings, but for those that a reload changes.
     fn is_fixed_as(&self, other: &Config) -> bool {
         let rest = |config: &Config| {
-            let Config { proxy, service, metrics_required } = config;
+            // What files of TLS have may change.
+            let Config { proxy, service, metrics_required, .. } = config;
             let (order, scripts) = (other.proxy.order, other.proxy.scripts);
             let proxy = ProxySettings { prefix: None, deny: None, order, scripts, ..proxy.clone() };
             // Not printed; a password shows in its upstream alone.
@@ -95,7 +100,7 @@ pub fn run(args: &Args) -> Result<()> {
     let endpoints = Endpoints::open(service, config.metrics_required)?;
     // Before its threads, which inherit what this one has.
     drop_privileges(service, proxy.listen.port())?;
-    let running = Running::start(proxy)?;
+    let running = Running::start(proxy, config.tls.clone())?;
     let handle = running.handle().clone();
     let documents = Arc::new(Served {
         handle,
@@ -131,7 +136,8 @@ fn reload(args: &Args, before: &Config, handle: &Handle) {
     match Config::new(args.source()) {
         Ok(config) if config.is_fixed_as(before) => {
             handle.reload(&config.proxy);
-            tracing::info!("prefix, deny, order and scripts read again");
+            handle.reload_tls(config.tls);
+            tracing::info!("prefix, deny, order, scripts and files of TLS read again");
         }
         Ok(_) => tracing::error!("settings unchanged: {FIXED}"),
         Err(problems) => {
@@ -260,6 +266,11 @@ mod tests {
     fn settings_are_checked_with_their_remedy() {
         for (name, value, what) in [
             ("upstream", "http://host", "--upstream: must be redis://[USER:PASSWORD@]HOST[:PORT]"),
+            ("upstream-ca", "ca.crt", "--upstream-ca: is for TLS: upstream must be rediss://"),
+            ("upstream-name", "a b", "--upstream-name: \"a b\": must be a DNS name or an IP address"),
+            ("tls-cert", "a.crt", "--tls-cert: must come with tls-key"),
+            ("tls-key", "a.key", "--tls-key: must come with tls-cert"),
+            ("tls-client-ca", "a.crt", "--tls-client-ca: must come with tls-cert and tls-key"),
             ("staleness-max", "0.1", "--staleness-max: 100ms: must be at least 0.3 seconds"),
             ("max-age", "0.5", "--max-age: 500ms: must be at least staleness-max"),
             ("prefix", "a,,b", "--prefix: \"a,,b\": must be beginnings of keys"),

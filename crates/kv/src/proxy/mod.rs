@@ -15,6 +15,7 @@
 //! | `slots` | what threads share: cached replies, and which may be served |
 //! | `commands` | what Redis' commands do, and to which keys |
 //! | `form`, `users` | which replies belong to a request, and which users may be given them |
+//! | `stream`, `tls` | a connection, plain or with TLS; certificates and keys |
 //! | `ways` | what a worker has to the other threads; `buffer`: bytes on their way out |
 //! | `settings`, `upstream`, `totals` | what is configured, and what is counted |
 //! | `pseudonym` | names of keys that do not show them |
@@ -38,6 +39,8 @@ mod pseudonym;
 mod session;
 pub mod settings;
 pub mod slots;
+mod stream;
+pub mod tls;
 pub mod totals;
 pub mod upstream;
 mod users;
@@ -52,6 +55,7 @@ pub use self::session::rig::torture;
 use self::session::{Greeting, Rules};
 use self::settings::{Lanes, ProxySettings};
 use self::slots::SlotsError;
+use self::tls::Tls;
 use self::totals::{CoreTotals, ProxyTotals};
 use self::upstream::Upstream;
 use self::users::Users;
@@ -115,6 +119,8 @@ struct Shared {
     clients_next: AtomicU64,
     /// Of keys' hashes.
     seed: u64,
+    /// What new connections begin with.
+    tls: ArcSwap<Tls>,
     /// Where the server is, and what else its name stands for.
     address: ArcSwapOption<SocketAddr>,
     names: Mutex<Vec<SocketAddr>>,
@@ -195,6 +201,11 @@ impl Handle {
         // Pairs with `Ways::refresh`.
         self.shared.version.fetch_add(1, Ordering::Release);
     }
+
+    /// Takes certificates, keys and authorities for new connections.
+    pub fn reload_tls(&self, tls: Tls) {
+        self.shared.tls.store(Arc::new(tls));
+    }
 }
 
 /// A running proxy; dropping it stops it.
@@ -209,7 +220,7 @@ impl Running {
     ///
     /// # Errors
     /// Fails if the address is taken, the server's name is unknown, or memory is short.
-    pub fn start(settings: &ProxySettings) -> Result<Running, StartError> {
+    pub fn start(settings: &ProxySettings, tls: Tls) -> Result<Running, StartError> {
         let seed = unguessable()?;
         let (listeners, address) = listen(settings.listen, settings.workers)?;
         let resolved = resolve(&settings.upstream).map_err(|source| StartError::Resolve {
@@ -230,6 +241,7 @@ impl Running {
             greeting: ArcSwapOption::empty(),
             clients_next: AtomicU64::new(1 << 62),
             seed,
+            tls: ArcSwap::from_pointee(tls),
             address: ArcSwapOption::new(resolved.first().copied().map(Arc::new)),
             names: Mutex::new(resolved),
             commands: ArcSwap::from_pointee(Commands::builtin()),

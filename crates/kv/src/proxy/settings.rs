@@ -1,8 +1,11 @@
 //! The settings of a proxy.
 
+use super::tls::Tls;
 use super::upstream::Upstream;
 use overbank_declare::settings::{Check, Location, Range, SettingValue};
+use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 overbank_declare::choices! {
@@ -64,13 +67,45 @@ impl SettingValue for Prefixes {
     }
 }
 
+/// A name of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateName(pub ServerName<'static>);
+
+impl SettingValue for CertificateName {
+    const VALUE_NAME: &'static str = "NAME";
+
+    fn accepts(_: &Range) -> String {
+        "a DNS name or an IP address".to_owned()
+    }
+
+    fn read(text: &str, range: &Range) -> Result<CertificateName, String> {
+        let name = ServerName::try_from(text.to_owned());
+        name.map(CertificateName).map_err(|_| format!("{text:?}: must be {}", Self::accepts(range)))
+    }
+}
+
 overbank_declare::settings! {
     /// A proxy.
     pub struct ProxySettings: "Proxy" {
         listen: SocketAddr = "127.0.0.1:6380", "Address that clients connect to";
         upstream: Upstream = "redis://127.0.0.1:6379",
-            "The server: redis://[USER:PASSWORD@]HOST[:PORT]; user and password are for the \
-            proxy's own connection, clients have their own";
+            "The server: redis://[USER:PASSWORD@]HOST[:PORT], or rediss:// for TLS; user and \
+            password are for the proxy's own connection, clients have their own";
+        upstream_ca: Option<PathBuf>, "PEM file of the authorities that the server's certificate \
+            is checked by" or "those of the system" example "/etc/overbank/ca.crt";
+        upstream_cert: Option<PathBuf>, "PEM file of the certificate that the server is shown, \
+            with upstream-key" or "none" example "/etc/overbank/upstream.crt";
+        upstream_key: Option<PathBuf>, "PEM file of its private key, without password" or "none"
+            example "/etc/overbank/upstream.key";
+        upstream_name: Option<CertificateName>, "Name that the server's certificate must have"
+            or "the host of upstream" example "redis.example.com";
+        tls_cert: Option<PathBuf>, "PEM file of the certificate that clients are shown, with \
+            tls-key; all clients then have to speak TLS" or "clients speak plain TCP"
+            example "/etc/overbank/proxy.crt";
+        tls_key: Option<PathBuf>, "PEM file of its private key, without password" or "none"
+            example "/etc/overbank/proxy.key";
+        tls_client_ca: Option<PathBuf>, "PEM file of authorities, of which clients have to show a \
+            certificate" or "clients need no certificate" example "/etc/overbank/clients.crt";
         mode: Mode = "cache", "Whether hot keys are cached: cache, or observe to count alone";
         workers: usize = 1, in 1..=64, "Threads that serve clients";
         clients: usize = 10_000, in 1..=1_000_000, "Limit of clients of each worker; more are refused";
@@ -92,8 +127,8 @@ overbank_declare::settings! {
 }
 
 impl ProxySettings {
-    /// Checks what no single setting shows.
-    pub fn check(&self, check: &mut Check) {
+    /// Checks what no single setting shows; returns what its files have.
+    pub fn check(&self, check: &mut Check) -> Tls {
         let mut problem = |name: &'static str, what: String| {
             check.problem(check.given(name).unwrap_or(Location::Missing(name)), what);
         };
@@ -105,6 +140,10 @@ impl ProxySettings {
             let what = format!("{:?}: must be at least staleness-max", self.max_age);
             problem("max-age", what);
         }
+        Tls::read(self).unwrap_or_else(|problems| {
+            problems.into_iter().for_each(|(name, what)| problem(name, what));
+            Tls::default()
+        })
     }
 }
 

@@ -31,6 +31,7 @@ overbank_reasons::reasons! {
         Drained = "drained", "Time was up after the client had left, or had not read";
         TooMany = "too_many", "More clients than the limit";
         Moved = "moved", "The server's name has another address, or clients have to log in now";
+        Tls = "tls", "TLS failed: no handshake within 10 s, no trusted certificate, or other bytes";
         NoServer = "no_server", "No address of the server";
         Stopped = "stopped", "The proxy stopped";
     }

@@ -9,6 +9,8 @@ use std::fmt;
 pub struct Upstream {
     pub host: String,
     pub port: u16,
+    /// It speaks TLS.
+    pub tls: bool,
     /// What the proxy's own connection says that it is. Clients say it by themselves.
     pub user: Option<String>,
     pub password: Option<String>,
@@ -17,9 +19,10 @@ pub struct Upstream {
 impl fmt::Display for Upstream {
     /// Writes the address without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "rediss" } else { "redis" };
         match self.host.contains(':') {
-            true => write!(f, "redis://[{}]:{}", self.host, self.port),
-            false => write!(f, "redis://{}:{}", self.host, self.port),
+            true => write!(f, "{scheme}://[{}]:{}", self.host, self.port),
+            false => write!(f, "{scheme}://{}:{}", self.host, self.port),
         }
     }
 }
@@ -31,13 +34,15 @@ impl fmt::Debug for Upstream {
 }
 
 impl Upstream {
-    fn redis(url: &str) -> Option<Upstream> {
-        let info = url.into_connection_info().ok()?;
+    /// Reads what stands behind the scheme.
+    fn redis(rest: &str, tls: bool) -> Option<Upstream> {
+        let info = format!("redis://{rest}").into_connection_info().ok()?;
         let ConnectionAddr::Tcp(host, port) = info.addr() else { return None };
         let settings = info.redis_settings();
         (settings.db() == 0).then(|| Upstream {
             host: host.clone(),
             port: *port,
+            tls,
             user: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
         })
@@ -48,12 +53,13 @@ impl SettingValue for Upstream {
     const VALUE_NAME: &'static str = "URL";
 
     fn accepts(_: &Range) -> String {
-        "redis://[USER:PASSWORD@]HOST[:PORT]".to_owned()
+        "redis://[USER:PASSWORD@]HOST[:PORT], or rediss:// for TLS".to_owned()
     }
 
     fn read(text: &str, range: &Range) -> Result<Upstream, String> {
         let found = match text.split_once("://") {
-            Some(("redis", rest)) if !rest.is_empty() => Upstream::redis(text),
+            Some(("redis", rest)) if !rest.is_empty() => Upstream::redis(rest, false),
+            Some(("rediss", rest)) if !rest.is_empty() => Upstream::redis(rest, true),
             _ => None,
         };
         // The text may have a password.
@@ -79,6 +85,8 @@ mod tests {
         assert_eq!(named.user.as_deref(), Some("me"));
         assert_eq!(named.password.as_deref(), Some("p@ss"));
         assert_eq!(format!("{named} {named:?}"), "redis://[::1]:7000 redis://[::1]:7000");
+        let secret = read("rediss://me:pw@host").expect("a server");
+        assert_eq!((secret.tls, secret.to_string()), (true, "rediss://host:6379".to_owned()));
     }
 
     #[test]
@@ -86,6 +94,8 @@ mod tests {
         for text in [
             "",
             "redis://",
+            "rediss://",
+            "rediss://:secret@host/1",
             "host:1",
             "http://host",
             "redis://:secret@host/1",

@@ -1,7 +1,7 @@
 //! Features of Redis through the proxy, one by one.
 
 use crate::hits::hot;
-use crate::servers::{Connection, LONG, Redis, proxy, seen_within, until};
+use crate::servers::{Connection, LONG, Redis, Way, plainly, proxy, seen_within, until};
 use overbank_kv::proxy::Running;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 struct World {
     redis: Redis,
     running: Running,
+    port: u16,
 }
 
 impl World {
@@ -20,11 +21,18 @@ impl World {
         let is_closed = more.contains(&"--requirepass");
         let flags = [flags, if is_closed { &own } else { &[] }].concat();
         let running = proxy(redis.port, &flags);
-        Some(World { redis, running })
+        let port = running.handle().address().port();
+        Some(World { redis, running, port })
+    }
+
+    fn by(way: Way) -> Option<World> {
+        let redis = Redis::start(&[])?;
+        let (running, port) = way(&redis, &[]);
+        Some(World { redis, running, port })
     }
 
     fn port(&self) -> u16 {
-        self.running.handle().address().port()
+        self.port
     }
 
     fn client(&self) -> Connection {
@@ -298,8 +306,8 @@ fn read_long(stream: &mut TcpStream, len: usize) -> usize {
     all
 }
 
-fn long_values(len: usize) {
-    let Some(world) = World::start(&[], &[]) else { return };
+pub fn long_values(len: usize, way: Way) {
+    let Some(world) = World::by(way) else { return };
     let mut direct = world.redis.connect();
     direct.ask(&format!("SETRANGE big {} x", len - 1));
     let before = resident();
@@ -321,18 +329,18 @@ fn long_values(len: usize) {
 
 #[test]
 fn long_values_are_streamed() {
-    long_values(128 << 20);
+    long_values(128 << 20, plainly);
 }
 
 #[test]
 #[ignore = "soak: the longest value, twice in the server's memory"]
 fn the_longest_values_are_streamed() {
-    long_values(512 << 20);
+    long_values(512 << 20, plainly);
 }
 
 /// Writes all requests before it reads a reply.
-fn pipeline(count: usize, request: &str, reply: &str, is_hot: bool) {
-    let Some(world) = World::start(&[], &[]) else { return };
+pub fn pipeline(count: usize, request: &str, reply: &str, is_hot: bool, way: Way) {
+    let Some(world) = World::by(way) else { return };
     let mut client = world.client();
     client.ask("SET k one");
     if is_hot {
@@ -352,9 +360,9 @@ fn pipeline(count: usize, request: &str, reply: &str, is_hot: bool) {
 
 #[test]
 fn a_million_requests_are_written_before_a_reply_is_read() {
-    pipeline(1_000_000, "GET k\r\n", "$3\r\none\r\n", true);
-    pipeline(1_000_000, "GET none\r\n", "$-1\r\n", false);
-    pipeline(1_000_000, "SET k one\r\n", "+OK\r\n", true);
+    pipeline(1_000_000, "GET k\r\n", "$3\r\none\r\n", true, plainly);
+    pipeline(1_000_000, "GET none\r\n", "$-1\r\n", false, plainly);
+    pipeline(1_000_000, "SET k one\r\n", "+OK\r\n", true, plainly);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::hits::hot;
 use crate::same::plain;
-use crate::servers::{Connection, LONG, Redis, proxy, until};
+use crate::servers::{Connection, LONG, Redis, Way, plainly, proxy, until};
 use overbank_kv::proxy::Running;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -230,11 +230,11 @@ impl Twins {
     }
 }
 
-fn random_clients(seed: u64, time: Duration) {
+pub fn random_clients(seed: u64, time: Duration, way: Way) {
     println!("seed {seed}");
     let (Some(one), Some(two)) = (Redis::start(&[]), Redis::start(&[])) else { return };
-    let running = proxy(two.port, &[("staleness-max", "0.3")]);
-    let ports = [one.port, running.handle().address().port()];
+    let (running, port) = way(&two, &[("staleness-max", "0.3")]);
+    let ports = [one.port, port];
     for mut direct in [one.connect(), two.connect()] {
         direct.ask("SET hot-s one");
         direct.ask("HSET hot-h f1 one f2 2");
@@ -276,13 +276,13 @@ fn random_clients(seed: u64, time: Duration) {
 #[test]
 fn clients_on_lanes_get_the_bytes_of_the_server() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-    random_clients(seed.unwrap_or(1), Duration::from_secs(4));
+    random_clients(seed.unwrap_or(1), Duration::from_secs(4), plainly);
 }
 
 #[test]
 #[ignore = "soak: the same for minutes, with other seeds"]
 fn many_clients_on_lanes_get_the_bytes_of_the_server() {
-    (2..12).for_each(|seed| random_clients(seed, Duration::from_secs(20)));
+    (2..12).for_each(|seed| random_clients(seed, Duration::from_secs(20), plainly));
 }
 
 #[test]

@@ -8,3 +8,4 @@ mod hits;
 mod lanes;
 mod same;
 mod servers;
+mod tls;

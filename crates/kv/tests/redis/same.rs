@@ -1,6 +1,6 @@
 //! A proxy before Redis, and Redis itself: the same requests get the same bytes.
 
-use crate::servers::{Connection, LONG, Redis, proxy, until};
+use crate::servers::{Connection, LONG, Redis, Way, plainly, proxy, until};
 use overbank_kv::proxy::Running;
 use overbank_wire::resp::{self, Replies};
 use rand::seq::IndexedRandom as _;
@@ -473,12 +473,12 @@ impl Pair {
     }
 }
 
-fn random_requests(seed: u64, time: Duration) {
+pub fn random_requests(seed: u64, time: Duration, way: Way) {
     println!("seed {seed}");
     let (Some(one), Some(two)) = (Redis::start(&[]), Redis::start(&[])) else { return };
-    let running = proxy(two.port, &[("staleness-max", "0.3")]);
+    let (running, port) = way(&two, &[("staleness-max", "0.3")]);
     let direct = one.connect();
-    let behind = Connection::open(running.handle().address().port());
+    let behind = Connection::open(port);
     let mut info = one.connect();
     info.send(&[b"COMMAND"]);
     let reply = info.reply();
@@ -534,7 +534,7 @@ fn random_requests(seed: u64, time: Duration) {
         pair.compare(&odd, true);
         // What has made replies uncountable lasts as long as a connection.
         pair.direct = one.connect();
-        pair.behind = Connection::open(pair.running.handle().address().port());
+        pair.behind = Connection::open(port);
         if rounds % 50 == 0 {
             pair.log.clear();
         }
@@ -549,11 +549,11 @@ fn random_requests(seed: u64, time: Duration) {
 #[test]
 fn random_requests_get_the_same_bytes() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-    random_requests(seed.unwrap_or(1), Duration::from_secs(10));
+    random_requests(seed.unwrap_or(1), Duration::from_secs(10), plainly);
 }
 
 #[test]
 #[ignore = "soak: the same for minutes, with other seeds"]
 fn many_random_requests_get_the_same_bytes() {
-    (2..20).for_each(|seed| random_requests(seed, Duration::from_secs(20)));
+    (2..20).for_each(|seed| random_requests(seed, Duration::from_secs(20), plainly));
 }

@@ -3,6 +3,7 @@
 use overbank_declare::settings::{Source, Table as _};
 use overbank_kv::proxy::Running;
 use overbank_kv::proxy::settings::ProxySettings;
+use overbank_kv::proxy::tls::Tls;
 use overbank_testing::needs;
 use overbank_wire::resp::{self, Replies};
 use std::io::{Read, Write};
@@ -96,8 +97,15 @@ impl Drop for Redis {
     }
 }
 
-/// Starts a proxy before a server.
+/// Starts a proxy before a server, and waits until it follows that.
 pub fn proxy(server: u16, flags: &[(&str, &str)]) -> Running {
+    let running = start(server, flags);
+    until("it follows the server", || running.handle().totals().1.open == 1);
+    running
+}
+
+/// Returns settings, with what their files have.
+pub fn settings(server: u16, flags: &[(&str, &str)]) -> (ProxySettings, Tls) {
     let mut source = Source::new(&[ProxySettings::SECTION]);
     source.flag("listen", ["127.0.0.1:0"]);
     if !flags.iter().any(|(name, _)| *name == "upstream") {
@@ -106,11 +114,24 @@ pub fn proxy(server: u16, flags: &[(&str, &str)]) -> Running {
     flags.iter().for_each(|(name, value)| source.flag(name, [value]));
     let mut check = source.check();
     let settings = ProxySettings::read(&mut check).expect("settings");
-    settings.check(&mut check);
-    check.finish(Some(())).expect("settings");
-    let running = Running::start(&settings).expect("it starts");
-    until("it follows the server", || running.handle().totals().1.open == 1);
-    running
+    let tls = settings.check(&mut check);
+    check.finish(Some((settings, tls))).expect("settings")
+}
+
+pub fn start(server: u16, flags: &[(&str, &str)]) -> Running {
+    let (settings, tls) = settings(server, flags);
+    Running::start(&settings, tls).expect("it starts")
+}
+
+/// Starts a proxy before a server, with these settings; returns the port where clients without TLS
+/// reach it.
+pub type Way = fn(&Redis, &[(&str, &str)]) -> (Running, u16);
+
+/// The [`Way`] without TLS.
+pub fn plainly(redis: &Redis, flags: &[(&str, &str)]) -> (Running, u16) {
+    let running = proxy(redis.port, flags);
+    let port = running.handle().address().port();
+    (running, port)
 }
 
 /// Waits for something.

@@ -204,6 +204,11 @@ impl Follower {
         is_new.then(|| (self.commands.clone(), self.users.clone(), self.greeting.clone()))
     }
 
+    /// Returns whether the server has answered a sign of life.
+    pub fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
     /// Returns whether the server is a node of a cluster.
     pub fn is_cluster(&self) -> bool {
         self.is_cluster

@@ -19,12 +19,13 @@ pub mod heat {
     };
 }
 
-use self::follow::{BEAT, Follower, Lost, Setup};
+use self::follow::{BEAT, Follower, Setup};
 use self::hot::{Hot, Nanos};
 use super::form::Form;
 use super::session::Rules;
 use super::settings::{Mode, ProxySettings};
 use super::slots::{self, Closing};
+use super::stream::{Failed, Stream};
 use super::{Shared, locked};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -66,7 +67,7 @@ pub struct Core {
     rules: Arc<Rules>,
     /// Keys read until the last epoch ended.
     read_keys: u64,
-    stream: Option<(TcpStream, SocketAddr, bool)>,
+    stream: Option<(Stream, SocketAddr, bool)>,
     next_connect: Nanos,
     next_publish: Nanos,
     /// What was logged last of a failure.
@@ -139,13 +140,16 @@ impl Core {
         Ok(())
     }
 
-    fn turn(&mut self, now: Nanos, is_ready: bool) -> Result<(), String> {
+    fn turn(&mut self, now: Nanos, is_ready: bool) -> Result<(), Why> {
         self.look_at_name()?;
         if self.stream.is_none() {
             self.connect(now);
         }
         if is_ready {
-            self.read(now).map_err(|error| error.to_string())?;
+            self.read(now)?;
+        }
+        if self.follower.is_ready() {
+            self.said = None;
         }
         let rules = self.shared.rules.load_full();
         if !Arc::ptr_eq(&rules, &self.rules) {
@@ -163,15 +167,17 @@ impl Core {
                 Note::User(name) => self.follower.user(now, &name),
             }
         }
-        self.follower.tick(now).map_err(said)?;
-        if let Some((stream, _, true)) = &mut self.stream {
-            self.follower.out.write(stream).map_err(|error| error.to_string())?;
+        self.follower.tick(now).map_err(io::Error::other)?;
+        match &mut self.stream {
+            Some((stream, _, true)) => _ = stream.write(&mut self.follower.out)?,
+            Some((stream, ..)) => stream.in_time().map_err(io::Error::from)?,
+            None => {}
         }
         Ok(())
     }
 
     /// Looks whether the server's name still stands for its address.
-    fn look_at_name(&mut self) -> Result<(), String> {
+    fn look_at_name(&mut self) -> io::Result<()> {
         let Some(address) = self.shared.upstream() else { return Ok(()) };
         let first = {
             let names = locked(&self.shared.names);
@@ -181,7 +187,9 @@ impl Core {
             names.first().copied()
         };
         self.go_to(first);
-        Err(first.map_or("its name has no address".to_owned(), |at| format!("it is at {at} now")))
+        let gone =
+            first.map_or("its name has no address".to_owned(), |at| format!("it is at {at} now"));
+        Err(io::Error::other(gone))
     }
 
     /// The server is at another address: workers leave the old one.
@@ -206,14 +214,14 @@ impl Core {
             return;
         };
         self.next_connect = now + RETRY;
-        let opened = TcpStream::connect(address).and_then(|mut stream| {
+        let opened = TcpStream::connect(address).and_then(|mut socket| {
             let both = Interest::READABLE | Interest::WRITABLE;
-            self.poll.registry().register(&mut stream, STREAM, both)?;
-            Ok(stream)
+            self.poll.registry().register(&mut socket, STREAM, both)?;
+            Stream::of_server(socket, &self.shared.tls.load())
         });
         match opened {
             Ok(stream) => self.stream = Some((stream, address, false)),
-            Err(error) => self.lost(&error.to_string()),
+            Err(error) => self.lost(&error.into()),
         }
     }
 
@@ -221,15 +229,11 @@ impl Core {
     fn read(&mut self, now: Nanos) -> io::Result<()> {
         let Some((stream, _, stands)) = &mut self.stream else { return Ok(()) };
         if !*stands {
-            if let Some(error) = stream.take_error()? {
-                return Err(error);
-            }
-            if stream.peer_addr().is_err() {
+            if !stream.stands()? {
                 return Ok(());
             }
             *stands = true;
-            stream.set_nodelay(true)?;
-            self.said = None;
+            stream.socket().set_nodelay(true)?;
             self.follower.connected(now);
         }
         loop {
@@ -248,18 +252,18 @@ impl Core {
     }
 
     /// The connection is lost. Logs the reason, the same one once.
-    fn lost(&mut self, why: &str) {
-        if self.said.as_deref() != Some(why) {
-            tracing::warn!(%why, "the server is not followed: requests pass, nothing is cached; \
-                upstream must name it, with user and password if it asks for them");
-            self.said = Some(why.to_owned());
+    fn lost(&mut self, Why { why, remedy }: &Why) {
+        if self.said.as_ref() != Some(why) {
+            tracing::warn!(%why, "the server is not followed: nothing is cached; {remedy}");
+            self.said = Some(why.clone());
         }
         if let Some((mut stream, address, stood)) = self.stream.take() {
             if !stood {
                 self.try_next(address);
             }
+            stream.close();
             // It is closed with the stream in any case.
-            let _ = self.poll.registry().deregister(&mut stream);
+            let _ = self.poll.registry().deregister(stream.socket());
         }
         self.follower.lost();
     }
@@ -286,6 +290,21 @@ impl Core {
     }
 }
 
-fn said(lost: Lost) -> String {
-    lost.to_string()
+/// Why the server is not followed, and what may help.
+struct Why {
+    why: String,
+    remedy: &'static str,
+}
+
+impl From<io::Error> for Why {
+    fn from(error: io::Error) -> Why {
+        let remedy = match Failed::of(&error) {
+            Some(failed) => failed.remedy(),
+            None => {
+                "upstream must name it, with user and password if it asks for them, and be \
+                rediss:// if it speaks TLS"
+            }
+        };
+        Why { why: error.to_string(), remedy }
+    }
 }

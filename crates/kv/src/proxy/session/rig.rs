@@ -66,6 +66,7 @@ impl Rig {
             greeting: ArcSwapOption::empty(),
             clients_next: AtomicU64::new(0),
             seed,
+            tls: ArcSwap::default(),
             address: ArcSwapOption::empty(),
             names: Mutex::default(),
             commands: ArcSwap::from_pointee(Commands::builtin()),

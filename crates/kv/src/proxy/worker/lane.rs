@@ -4,6 +4,7 @@ use super::link::Side;
 use super::{LANES, ROUNDS, Worker};
 use crate::proxy::lanes::{CLIENT_OUT_MAX, Lane, STALL_MAX, Unasked};
 use crate::proxy::session::{Place, Turn};
+use crate::proxy::stream::{Stream, reason};
 use crate::proxy::totals::Closed;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
@@ -27,10 +28,10 @@ impl Worker {
             }
             let count = match side.read(&mut self.scratch) {
                 Ok(count) => count,
-                Err(_) => return self.lose_lane(number),
+                Err(error) => return self.lose_lane(number, reason(&error, Closed::ByServer)),
             };
             if side.ended {
-                return self.lose_lane(number);
+                return self.lose_lane(number, Closed::ByServer);
             }
             self.totals.bytes_from_server += count as u64;
             let mut rest = self.scratch.get(..count).unwrap_or_default();
@@ -39,7 +40,7 @@ impl Worker {
                 let piece = match lane.take(&mut rest) {
                     Ok(Some(piece)) => piece,
                     Ok(None) => break,
-                    Err(Unasked) => return self.lose_lane(number),
+                    Err(Unasked) => return self.lose_lane(number, Closed::ByServer),
                 };
                 let (at, serial) = piece.of;
                 // Without the client, its replies are dropped.
@@ -99,24 +100,30 @@ impl Worker {
     /// Writes what sessions have put on a lane; calls the server if it has to.
     pub fn write_lane(&mut self, number: usize) {
         let Some((lane, side)) = self.lanes.get_mut(number) else { return };
-        if lane.out.is_empty() {
+        if lane.out.is_empty() && !side.as_ref().is_some_and(|side| side.stream.holds()) {
             return;
         }
         if side.is_none() {
-            let stream = self.shared.upstream().map(TcpStream::connect);
-            let Some(Ok(mut stream)) = stream else { return self.lose_lane(number) };
-            let _ = stream.set_nodelay(true);
+            let socket = self.shared.upstream().map(TcpStream::connect);
+            let Some(Ok(socket)) = socket else {
+                return self.lose_lane(number, Closed::ByServer);
+            };
+            let _ = socket.set_nodelay(true);
+            let mut stream = match Stream::of_server(socket, &self.shared.tls.load()) {
+                Ok(stream) => stream,
+                Err(error) => return self.lose_lane(number, reason(&error, Closed::ByServer)),
+            };
             let both = Interest::READABLE | Interest::WRITABLE;
             let token = Token(LANES.start + number);
-            if self.poll.registry().register(&mut stream, token, both).is_err() {
-                return self.lose_lane(number);
+            if self.poll.registry().register(stream.socket(), token, both).is_err() {
+                return self.lose_lane(number, Closed::ByServer);
             }
             *side = Some(Side::new(stream));
         }
         let Some(side) = side.as_mut().filter(|side| side.writable) else { return };
-        match lane.out.write(&mut side.stream) {
+        match side.stream.write(&mut lane.out) {
             Ok(count) => self.totals.bytes_to_server += count as u64,
-            Err(_) => return self.lose_lane(number),
+            Err(_) => return self.lose_lane(number, Closed::ByServer),
         }
         if !lane.is_full() {
             for at in std::mem::take(&mut lane.waiting) {
@@ -129,10 +136,11 @@ impl Worker {
     }
 
     /// A lane's connection is gone, and with it those that wait for its replies.
-    pub fn lose_lane(&mut self, number: usize) {
+    pub fn lose_lane(&mut self, number: usize, why: Closed) {
         let Some((lane, side)) = self.lanes.get_mut(number) else { return };
         if let Some(mut side) = side.take() {
-            let _ = self.poll.registry().deregister(&mut side.stream);
+            side.stream.close();
+            let _ = self.poll.registry().deregister(side.stream.socket());
         }
         let (lost, waiting) = (lane.lost(), std::mem::take(&mut lane.waiting));
         for at in waiting {
@@ -143,7 +151,7 @@ impl Worker {
         }
         for (at, serial) in lost {
             if self.links.get(at).is_some_and(|link| link.serial == serial) {
-                self.close(at, Closed::ByServer);
+                self.close(at, why);
             }
         }
     }

@@ -2,16 +2,15 @@
 
 use super::{DRAIN, ROUNDS};
 use crate::proxy::session::{End, Session, Turn};
+use crate::proxy::stream::{Stream, reason};
 use crate::proxy::totals::Closed;
 use mio::event::Event;
-use mio::net::TcpStream;
 use std::io::{self, ErrorKind, Read};
-use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 /// One side of a link.
 pub struct Side {
-    pub stream: TcpStream,
+    pub stream: Stream,
     pub readable: bool,
     pub writable: bool,
     /// The system has said that nothing more comes behind what can be read now.
@@ -21,7 +20,7 @@ pub struct Side {
 }
 
 impl Side {
-    pub fn new(stream: TcpStream) -> Side {
+    pub fn new(stream: Stream) -> Side {
         Side { stream, readable: false, writable: false, last: false, ended: false }
     }
 
@@ -42,8 +41,8 @@ impl Side {
                 }
                 Ok(count) => {
                     // A short read has emptied the socket; what comes later is an event, but for
-                    // an end that has been one.
-                    self.readable = count == bytes.len() || self.last;
+                    // an end that has been one. TLS has more until it says that it has not.
+                    self.readable = count == bytes.len() || self.last || !self.stream.is_plain();
                     return Ok(count);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -115,7 +114,10 @@ impl Link {
                             return Then::Ends(Closed::ServerProtocol);
                         }
                     }
-                    Err(_) => (server.ended, server.readable) = (true, false),
+                    Err(error) => match reason(&error, Closed::ByServer) {
+                        Closed::Tls => return Then::Ends(Closed::Tls),
+                        _ => (server.ended, server.readable) = (true, false),
+                    },
                 }
             }
             turn.now = turn.shared.now();
@@ -134,7 +136,10 @@ impl Link {
                         turn.now = turn.shared.now();
                         self.session.client(&scratch[..count], turn);
                     }
-                    Err(_) => self.client = None,
+                    Err(error) => match reason(&error, Closed::ByClient) {
+                        Closed::Tls => return Then::Ends(Closed::Tls),
+                        _ => self.client = None,
+                    },
                 }
             }
             match self.write(turn) {
@@ -160,9 +165,9 @@ impl Link {
         let out = &mut self.session.to_server;
         if let Some(server) = &mut self.server
             && server.writable
-            && !out.is_empty()
+            && (!out.is_empty() || server.stream.holds())
         {
-            match out.write(&mut server.stream) {
+            match server.stream.write(out) {
                 Ok(count) => {
                     moved |= count > 0;
                     turn.totals.bytes_to_server += count as u64;
@@ -176,8 +181,8 @@ impl Link {
         }
         let out = &mut self.session.to_client;
         match &mut self.client {
-            Some(client) if client.writable && !out.is_empty() => {
-                match out.write(&mut client.stream) {
+            Some(client) if client.writable && (!out.is_empty() || client.stream.holds()) => {
+                match client.stream.write(out) {
                     Ok(count) => {
                         moved |= count > 0;
                         turn.totals.bytes_to_clients += count as u64;
@@ -193,7 +198,8 @@ impl Link {
 
     /// Returns how it goes on once a side has ended.
     fn over(&mut self) -> Option<Then> {
-        let unsent = !self.session.to_client.is_empty();
+        let holds = self.client.as_ref().is_some_and(|client| client.stream.holds());
+        let unsent = !self.session.to_client.is_empty() || holds;
         if self.server.as_ref().is_some_and(|server| server.ended) {
             // What it has said still goes to the client.
             if self.client.is_none() || !unsent {
@@ -210,8 +216,8 @@ impl Link {
             // Redis forgets a client that waits once it leaves. Until then it may be answered.
             if self.session.blocks() && !self.told {
                 self.told = true;
-                let server = self.server.as_ref();
-                if server.is_none_or(|server| server.stream.shutdown(Shutdown::Write).is_err()) {
+                let server = self.server.as_mut();
+                if server.is_none_or(|server| server.stream.end().is_err()) {
                     return Some(Then::Ends(Closed::ByClient));
                 }
             }

@@ -24,6 +24,7 @@ use super::Shared;
 use super::lanes::Lane;
 use super::session::{Place, Session, Turn};
 use super::settings::Lanes;
+use super::stream::{Stream, reason};
 use super::totals::{Closed, ProxyTotals};
 use super::ways::Ways;
 use mio::net::{TcpListener, TcpStream};
@@ -44,6 +45,8 @@ const ROUNDS: usize = 16;
 const DRAIN: Duration = Duration::from_secs(5);
 /// Longest sleep: totals are published, and the end is noticed.
 const SLEEP: Duration = Duration::from_millis(100);
+/// Time between two looks for handshakes that take too long.
+const LOOK: Duration = Duration::from_secs(1);
 const EVENTS: usize = 256;
 
 const LISTENER: Token = Token(0);
@@ -72,6 +75,9 @@ pub struct Worker {
     busy: Vec<usize>,
     /// Links with a time to end.
     ending: Vec<usize>,
+    /// A side speaks TLS; when handshakes were looked at.
+    has_tls: bool,
+    looked: Instant,
     counter: Counter,
     totals: ProxyTotals,
     at: usize,
@@ -99,6 +105,8 @@ impl Worker {
             accepts: false,
             address: shared.upstream(),
             was_open: false,
+            has_tls: shared.tls.load().is_any(),
+            looked: Instant::now(),
             shared,
             ways,
             links: Slab::new(),
@@ -164,6 +172,9 @@ impl Worker {
                 self.write_lane(lane);
             }
             self.expire();
+            if self.has_tls && self.looked.elapsed() >= LOOK {
+                self.end_late();
+            }
             self.publish();
         }
         let all: Vec<usize> = self.links.iter().map(|(at, _)| at).collect();
@@ -184,7 +195,7 @@ impl Worker {
         let has_moved = std::mem::replace(&mut self.address, address) != address;
         if has_moved {
             for lane in 0..self.lanes.len() {
-                self.lose_lane(lane);
+                self.lose_lane(lane, Closed::ByServer);
             }
         }
         let is_open = self.ways.is_open();
@@ -233,19 +244,29 @@ impl Worker {
     }
 
     /// A client has come: the server is called for it.
-    fn open(&mut self, mut stream: TcpStream) {
+    fn open(&mut self, socket: TcpStream) {
         self.totals.accepted += 1;
+        let _ = socket.set_nodelay(true);
+        let mut stream = match Stream::of_client(socket, &self.shared.tls.load()) {
+            Ok(stream) => stream,
+            Err(error) => {
+                let why = reason(&error, Closed::ByClient);
+                self.totals.closed[why.index()] += 1;
+                return;
+            }
+        };
         if self.links.len() >= self.shared.clients_max {
             self.totals.closed[Closed::TooMany.index()] += 1;
-            // Best effort, as Redis does it.
-            let _ = stream.write(b"-ERR max number of clients reached\r\n");
+            if let Stream::Plain(socket) = &mut stream {
+                // Best effort, as Redis does it.
+                let _ = socket.write(b"-ERR max number of clients reached\r\n");
+            }
             return;
         }
-        let _ = stream.set_nodelay(true);
         let entry = self.links.vacant_entry();
         let token = Token(FIRST + 2 * entry.key());
         let both = Interest::READABLE | Interest::WRITABLE;
-        if self.poll.registry().register(&mut stream, token, both).is_err() {
+        if self.poll.registry().register(stream.socket(), token, both).is_err() {
             self.totals.not_accepted += 1;
             return;
         }
@@ -276,13 +297,14 @@ impl Worker {
 
     /// Calls the server for one client.
     fn give_own(&mut self, at: usize) {
-        let stream = self.shared.upstream().and_then(|address| TcpStream::connect(address).ok());
-        let (Some(link), Some(mut stream)) = (self.links.get_mut(at), stream) else {
+        let socket = self.shared.upstream().and_then(|address| TcpStream::connect(address).ok());
+        let stream = socket.map(|socket| Stream::of_server(socket, &self.shared.tls.load()));
+        let (Some(link), Some(Ok(mut stream))) = (self.links.get_mut(at), stream) else {
             return self.close(at, Closed::NoServer);
         };
         let token = Token(FIRST + 2 * at + 1);
         let both = Interest::READABLE | Interest::WRITABLE;
-        if self.poll.registry().register(&mut stream, token, both).is_err() {
+        if self.poll.registry().register(stream.socket(), token, both).is_err() {
             self.totals.not_accepted += 1;
             return self.close(at, Closed::NoServer);
         }
@@ -336,16 +358,31 @@ impl Worker {
         self.ways.release_late(now);
     }
 
+    /// Ends connections whose handshake takes too long.
+    fn end_late(&mut self) {
+        self.looked = Instant::now();
+        let is_late =
+            |side: &Option<Side>| side.as_ref().is_some_and(|side| side.stream.in_time().is_err());
+        for lane in 0..self.lanes.len() {
+            if self.lanes.get(lane).is_some_and(|(_, side)| is_late(side)) {
+                self.lose_lane(lane, Closed::Tls);
+            }
+        }
+        let late = |link: &Link| is_late(&link.client) || is_late(&link.server);
+        let links = self.links.iter().filter(|(_, link)| late(link));
+        for at in links.map(|(at, _)| at).collect::<Vec<usize>>() {
+            self.close(at, Closed::Tls);
+        }
+    }
+
     fn close(&mut self, at: usize, why: Closed) {
         let Some(mut link) = self.links.try_remove(at) else { return };
         self.totals.closed[why.index()] += 1;
         link.session.lost(&mut self.ways, &mut self.totals);
         let registry = self.poll.registry();
-        if let Some(client) = &mut link.client {
-            let _ = registry.deregister(&mut client.stream);
-        }
-        if let Some(server) = &mut link.server {
-            let _ = registry.deregister(&mut server.stream);
+        for side in [&mut link.client, &mut link.server].into_iter().flatten() {
+            side.stream.close();
+            let _ = registry.deregister(side.stream.socket());
         }
     }
 }
