@@ -4,17 +4,17 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use overbank_kit::machine::{keep_on, usable_cores};
+use overbank_kit::machine::usable_cores;
 use overbank_wire::netcache::PORT;
 use overbank_wire::netcache::frame::End;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::super::processes::{Process, start};
 use super::servers::Count;
 use super::*;
 use crate::experiments::namespaces::{Open, Spaces, sh};
@@ -50,30 +50,6 @@ pub(super) struct Plan {
     /// Keys that the device caches; 0: it is an Ethernet switch.
     pub(super) items: usize,
     pub(super) seed: u64,
-}
-
-/// A child, killed on drop.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // One that has ended by itself is no loss.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts a process that may use all cores, and that Ctrl-C does not reach.
-fn start(mut command: Command) -> Result<Process, LabError> {
-    command.process_group(0).env_remove("NOTIFY_SOCKET");
-    let spawn = move || {
-        // Where no core can be set, it runs where this one does.
-        let _ = keep_on(&usable_cores());
-        command.spawn()
-    };
-    let spawned = thread::spawn(spawn).join();
-    let child = spawned.map_err(|_| LabError::failed("a thread panicked"))?;
-    child.map(Process).map_err(LabError::failed)
 }
 
 /// Returns an address as text.
@@ -157,7 +133,7 @@ impl Scene {
             servers.args(["--device", &DEVICE_IP.to_string()]);
         }
         servers.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut servers = start(servers)?;
+        let mut servers = start(servers, &usable_cores())?;
         let (Some(stdin), Some(stdout)) = (servers.0.stdin.take(), servers.0.stdout.take()) else {
             return Err(LabError::failed("the servers have no streams"));
         };
@@ -268,7 +244,7 @@ fn device(mut command: Command, plan: &Plan, folder: &TempDir) -> Result<Process
         command.arg("l2");
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut device = start(command)?;
+    let mut device = start(command, &usable_cores())?;
     let stderr = device.0.stderr.take();
     let mut log = BufReader::new(stderr.ok_or_else(|| LabError::failed("no log"))?);
     let mut last = String::new();
