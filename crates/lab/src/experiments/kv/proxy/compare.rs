@@ -92,6 +92,8 @@ struct Turn {
     front: f64,
     redis: f64,
     hits: f64,
+    /// Share of the cores that other programs took.
+    others: f64,
 }
 
 impl Turn {
@@ -161,14 +163,17 @@ fn turn(
         server.map_or(Ok(Duration::ZERO), |server| server.process.core_time())
     };
     let before = [core_time(front)?, core_time(Some(redis))?];
-    let seen = whole(context, place.load(&plan, next)?)?;
+    let (seen, taken) = place.watched(&plan, next)?;
+    let seen = whole(context, seen)?;
     let requests: u64 = seen.done.iter().map(|done| u64::from(done.requests)).sum();
     let of = |after: Duration, before: Duration| {
         (after - before).as_secs_f64() * 1e6 / requests.max(1) as f64
     };
     let rate = seen.rate(time / 4);
     let (front, redis) = (core_time(front)?, core_time(Some(redis))?);
-    Ok(Turn { rate, front: of(front, before[0]), redis: of(redis, before[1]), hits: 0.0 })
+    let others = taken.by_others(front + redis - before[0] - before[1]);
+    let (front, redis) = (of(front, before[0]), of(redis, before[1]));
+    Ok(Turn { rate, front, redis, hits: 0.0, others })
 }
 
 /// Measures contestants.
@@ -221,6 +226,7 @@ fn measure(
                             let after = hits(proxy)?;
                             let [hits, all] = [0, 1].map(|nth| (after[nth] - before[nth]) as f64);
                             of.hits = hits / all.max(1.0);
+                            valid(context, of.others)?;
                             turns[at].push(of);
                         }
                         contestants.rotate_left(1);
@@ -238,7 +244,7 @@ fn measure(
     Ok((all.into_iter().flatten().collect(), connections))
 }
 
-fn describe(record: &mut Record, place: &Place<'_>, sizes: &Sizes) {
+fn describe(record: &mut Record, place: &Place<'_>, sizes: &Sizes, all: &[Of]) {
     place.describe(record);
     record.setting("connections", CLIENTS);
     record.setting("keys", sizes.keys);
@@ -247,6 +253,8 @@ fn describe(record: &mut Record, place: &Place<'_>, sizes: &Sizes) {
     record.setting("rounds", sizes.rounds);
     let (proxy, other) = (sizes.proxy.as_secs_f64(), sizes.other.as_secs_f64());
     record.setting("seconds of a turn", format!("proxy {proxy}, others {other}"));
+    let others = all.iter().flat_map(|of| &of.turns).flatten().map(|turn| turn.others);
+    record.setting("cores used by other programs, at most", percent(others.fold(0.0, f64::max), 0));
 }
 
 /// Adds the tables of all contestants.
@@ -343,7 +351,7 @@ fn run_proxy(context: &mut Context<'_>) -> Result<Record, LabError> {
     let contestants = &ALL[..=PROXY];
     let (all, _) = measure(context, &place, &sizes, contestants)?;
     let mut record = KVPROXY.record(context);
-    describe(&mut record, &place, &sizes);
+    describe(&mut record, &place, &sizes, &all);
     record.judge("", CLAIMS, &all[..]);
     if !context.smoke() {
         judge(&mut record, &all, GOALS);
@@ -363,7 +371,7 @@ fn run_lanes(context: &mut Context<'_>) -> Result<Record, LabError> {
     let sizes = Sizes::of(context, &[Keys::Uniform], &[1, 16]);
     let (all, left) = measure(context, &place, &sizes, &ALL)?;
     let mut record = KVLANES.record(context);
-    describe(&mut record, &place, &sizes);
+    describe(&mut record, &place, &sizes, &all);
     let claim = "clients that got a separate connection, of those on shared ones";
     record.checks.push(Check::new(claim, "none", left.to_string(), left == 0));
     if !context.smoke() {

@@ -135,12 +135,12 @@ fn flood(
         };
         let mut others = draws(sizes.keys - 1, 0.0, context.seed)?;
         let mut is_hot = false;
-        let seen = place.load(&plan, |out| {
+        let servers: Vec<&Server> = proxy.iter().chain([redis]).collect();
+        place.timed(context, &plan, &servers, |out| {
             is_hot = !is_hot;
             load::get(if is_hot { 0 } else { u64::from(others.next_flow()) + 1 }, out);
             Some(Batch { target: 0, requests: 1, kind: u32::from(is_hot) })
-        })?;
-        whole(context, seen)
+        })
     };
     let seen = load(context, false)?;
     let times = |kind: u32| {
@@ -179,8 +179,9 @@ fn cold(
             stop: context.stop,
         };
         let mut keys = draws(sizes.keys, 0.0, context.seed + round as u64)?;
-        let seen = place.load(&plan, gets(1, || u64::from(keys.next_flow())))?;
-        times[nth].push(quantile(whole(context, seen)?.after(sizes.round / 4), 0.5));
+        let next = gets(1, || u64::from(keys.next_flow()));
+        let seen = place.timed(context, &plan, &[redis, &proxy], next)?;
+        times[nth].push(quantile(seen.after(sizes.round / 4), 0.5));
     }
     Ok(times)
 }

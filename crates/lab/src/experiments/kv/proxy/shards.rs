@@ -1,5 +1,6 @@
 //! Throughput of shards of a given rate, with a proxy before each and without.
 
+use super::super::processes::Cores;
 use super::*;
 use overbank_kv::load::quantile;
 use rand_pcg::Pcg64Mcg;
@@ -39,6 +40,8 @@ struct Of {
     hits: f64,
     /// Median time of a reply in µs, without and with.
     times: [f64; 2],
+    /// Largest share of the machine's cores that was in use.
+    cores: f64,
 }
 
 impl Of {
@@ -137,7 +140,7 @@ fn measure(
         Ok::<_, LabError>([0, 1].map(|nth| counts.iter().map(|of| of[nth]).sum::<u64>()))
     };
     let before = hits()?;
-    let (mut rates, mut times) = ([Vec::new(), Vec::new()], [0.0; 2]);
+    let (mut rates, mut times, mut cores) = ([Vec::new(), Vec::new()], [0.0; 2], 0.0f64);
     let turns = 2 * sizes.rounds;
     for turn in 0..turns {
         let round = turn / 2;
@@ -145,13 +148,15 @@ fn measure(
         let nth = (turn + round) % 2;
         let what = if nth == 0 { "without proxies" } else { "with proxies" };
         context.step(what, 0.2 + 0.8 * turn as f64 / turns as f64)?;
+        let begun = Cores::now()?;
         let seen = load(context, nth, seed + 1 + round as u64, sizes.lead + sizes.time)?;
+        cores = cores.max(Cores::now()?.share_since(begun));
         rates[nth].push(seen.rate(sizes.lead));
         times[nth] = quantile(seen.after(sizes.lead), 0.5);
     }
     let after = hits()?;
     let hits = (after[0] - before[0]) as f64 / (after[1] - before[1]).max(1) as f64;
-    Ok(Of { shards, cached, rates, ideal, hits, times })
+    Ok(Of { shards, cached, rates, ideal, hits, times, cores })
 }
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
@@ -205,6 +210,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
             ("ratio", &|of| of.ratio().cell(2)),
             ("ideal ratio", &|of| format!("{:.2}", of.ideal_ratio())),
             ("hits", &|of| percent(of.hits, 1)),
+            ("cores in use", &|of| percent(of.cores, 0)),
             ("median time, ms", &|of| listed(of.times, |time| format!("{:.1}", time / 1e3))),
         ],
     ));
@@ -218,7 +224,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     );
     record.note(
         "The load is closed: as many requests are under way at all times, and the fullest shard \
-         always has some. It is what limits the rate, so the machine need not be quiet.",
+         always has some. It is what limits the rate, unless all cores of the machine are in use: then a run says \
+         nothing.",
     );
     Ok(record)
 }

@@ -1,6 +1,5 @@
 //! The processes of a rack, and the links between them. All end with the [`Scene`].
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
@@ -14,7 +13,7 @@ use overbank_wire::netcache::frame::End;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::super::processes::{Process, start};
+use super::super::processes::{Cores, Process, start};
 use super::servers::Count;
 use super::*;
 use crate::experiments::namespaces::{Open, Spaces, sh};
@@ -63,30 +62,6 @@ pub(super) struct Control {
     pub(super) installed: u64,
     pub(super) evicted: u64,
     pub(super) reports: u64,
-}
-
-/// Time of all cores: used, and passed, in the kernel's ticks.
-#[derive(Clone, Copy)]
-struct Cores {
-    used: u64,
-    passed: u64,
-}
-
-impl Cores {
-    fn now() -> Result<Cores, LabError> {
-        let text = fs::read_to_string("/proc/stat").map_err(LabError::failed)?;
-        Cores::parse(&text).ok_or_else(|| LabError::failed("/proc/stat: no line of all cores"))
-    }
-
-    /// Fields: user, nice, system, idle, waiting for a disk, interrupts, soft ones, stolen; then
-    /// guests, which are in the first two.
-    fn parse(text: &str) -> Option<Cores> {
-        let line = text.lines().next()?.strip_prefix("cpu ")?;
-        let fields: Vec<u64> =
-            line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
-        let passed: u64 = fields.iter().sum();
-        Some(Cores { used: passed - fields.get(3)? - fields.get(4)?, passed })
-    }
 }
 
 /// The beginning of what is watched.
@@ -202,10 +177,9 @@ impl Scene {
         self.client.rest();
         let seen = self.client.seen().since(begun.seen);
         let dropped = self.count()?.dropped - begun.dropped;
-        let passed = (now.passed - begun.cores.passed).max(1);
         let lost = seen.sent.saturating_sub(seen.answered() + dropped);
         Ok(Watched {
-            cores: (now.used - begun.cores.used) as f64 / passed as f64,
+            cores: now.share_since(begun.cores),
             elsewhere: lost as f64 / seen.sent.max(1) as f64,
         })
     }
@@ -261,18 +235,4 @@ fn device(mut command: Command, plan: &Plan, folder: &TempDir) -> Result<Process
     // So that a full pipe never holds it up; ends with it.
     thread::spawn(move || log.read_to_end(&mut Vec::new()));
     Ok(device)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_of_cores_is_read() {
-        let text = "cpu  10 1 20 100 5 2 3 4 9 9\ncpu0 1 1 1 1\n";
-        let Cores { used, passed } = Cores::parse(text).unwrap();
-        assert_eq!((used, passed), (40, 145));
-        assert!(["", "cpu0 1 2", "cpu 1 2 3", "cpu x"].iter().all(|t| Cores::parse(t).is_none()));
-        assert!(Cores::now().is_ok());
-    }
 }
