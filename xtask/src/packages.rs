@@ -100,6 +100,11 @@ pub const STORES: &[Package] = &[
         sign: &["memcached", "--version"],
         needed_by: "tests: a store of keys and values",
     },
+    Package {
+        name: "nutcracker",
+        sign: &["nutcracker", "--version"],
+        needed_by: "tests: a proxy beside ours",
+    },
 ];
 
 /// Further packages of `test`: what compiles programs in C against the tables, and judges them.
