@@ -102,7 +102,7 @@ pub struct Secure {
 }
 
 impl Secure {
-    fn new(
+    fn over(
         socket: TcpStream,
         tls: Result<impl Into<Connection>, rustls::Error>,
     ) -> io::Result<Stream> {
@@ -201,7 +201,7 @@ impl Stream {
     pub fn of_client(socket: TcpStream, tls: &Tls) -> io::Result<Stream> {
         match &tls.clients {
             None => Ok(Stream::Plain(socket)),
-            Some(config) => Secure::new(socket, ServerConnection::new(config.clone())),
+            Some(config) => Secure::over(socket, ServerConnection::new(config.clone())),
         }
     }
 
@@ -213,7 +213,7 @@ impl Stream {
         match &tls.upstream {
             None => Ok(Stream::Plain(socket)),
             Some((config, name)) => {
-                Secure::new(socket, ClientConnection::new(config.clone(), name.clone()))
+                Secure::over(socket, ClientConnection::new(config.clone(), name.clone()))
             }
         }
     }
