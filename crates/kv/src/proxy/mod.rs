@@ -34,6 +34,8 @@ pub mod commands;
 mod core;
 pub mod form;
 mod lanes;
+mod memcached;
+mod protocol;
 mod pseudonym;
 mod session;
 pub mod settings;
@@ -46,6 +48,7 @@ mod worker;
 
 use self::core::Core;
 pub use self::core::{Heat, Hottest, heat};
+use self::memcached::Flushes;
 use self::pseudonym::Pseudonyms;
 #[cfg(feature = "fuzz")]
 pub use self::session::rig::torture;
@@ -53,7 +56,7 @@ use self::session::{Greeting, Rules};
 use self::settings::{Lanes, ProxySettings};
 use self::slots::SlotsError;
 use self::totals::{CoreTotals, ProxyTotals};
-use self::upstream::Upstream;
+use self::upstream::{Protocol, Upstream};
 use self::users::Users;
 use self::ways::Ways;
 use self::worker::Worker;
@@ -64,7 +67,7 @@ use mio::Waker;
 use overbank::sketch::{Config as Sketch, SketchError};
 use overbank_declare::counters::Counters;
 use rustix::time::{ClockId, clock_gettime};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -122,6 +125,9 @@ struct Shared {
     users: ArcSwap<Users>,
     /// The server is a node of a cluster.
     is_cluster: AtomicBool,
+    protocol: Protocol,
+    /// Delayed `flush_all` of memcached.
+    flushes: Arc<Flushes>,
     /// Advanced with each change of the two, or of the rules.
     version: AtomicU64,
     /// By worker.
@@ -235,6 +241,8 @@ impl Running {
             commands: ArcSwap::from_pointee(Commands::builtin()),
             users: ArcSwap::from_pointee(Users::new(false)),
             is_cluster: AtomicBool::new(false),
+            protocol: settings.upstream.protocol,
+            flushes: Arc::default(),
             version: AtomicU64::new(0),
             totals: (0..settings.workers).map(|_| Mutex::default()).collect(),
             core_totals: Mutex::default(),
@@ -314,7 +322,8 @@ fn listen(
 ) -> Result<(Vec<TcpListener>, SocketAddr), StartError> {
     let wrong = |source| StartError::Bind { address, source };
     let bind = |address: SocketAddr| {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket =
+            Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
         socket.set_nonblocking(true)?;

@@ -1,7 +1,7 @@
 //! The settings of a proxy.
 
-use super::upstream::Upstream;
-use overbank_declare::settings::{Check, Location, Range, SettingValue};
+use super::upstream::{Protocol, Upstream};
+use overbank_declare::settings::{Check, Location, Range, SettingValue, seconds};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -64,13 +64,36 @@ impl SettingValue for Prefixes {
     }
 }
 
+/// The longest time for which a value is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaxAge {
+    After(Duration),
+    /// Until it is written or expires.
+    None,
+}
+
+impl SettingValue for MaxAge {
+    const VALUE_NAME: &'static str = "S";
+
+    fn accepts(_: &Range) -> String {
+        "seconds, or `none` with memcached".to_owned()
+    }
+
+    fn read(text: &str, _: &Range) -> Result<MaxAge, String> {
+        match text {
+            "none" => Ok(MaxAge::None),
+            text => seconds(text).map(MaxAge::After),
+        }
+    }
+}
+
 overbank_declare::settings! {
     /// A proxy.
     pub struct ProxySettings: "Proxy" {
         listen: SocketAddr = "127.0.0.1:6380", "Address that clients connect to";
         upstream: Upstream = "redis://127.0.0.1:6379",
-            "The server: redis://[USER:PASSWORD@]HOST[:PORT]; user and password are for the \
-            proxy's own connection, clients have their own";
+            "The server: redis://[USER:PASSWORD@]HOST[:PORT], whose user and password are for the \
+            proxy's own connection, or memcached://HOST[:PORT]";
         mode: Mode = "cache", "Whether hot keys are cached: cache, or observe to count alone";
         workers: usize = 1, in 1..=64, "Threads that serve clients";
         clients: usize = 10_000, in 1..=1_000_000, "Limit of clients of each worker; more are refused";
@@ -82,8 +105,11 @@ overbank_declare::settings! {
         deny: Option<Prefixes>, "Beginnings of keys that are not cached" or "none"
             example "lock:,session:";
         staleness_max: Duration = 1,
-            "Seconds that a reply may be older than a write that did not pass this proxy";
-        max_age: Duration = 60, "Seconds after which a value is asked for again in any case";
+            "Seconds that a reply may be older than a write that did not pass this proxy (with \
+            memcached: max-age), or than the server's last sign of life";
+        max_age: Option<MaxAge>, "Seconds after which a value is asked for again in any case; none \
+            with memcached if every writer comes through this proxy"
+            or "60 with Redis, 1 with memcached" example "0.5";
         lanes: Lanes = "shared", "Connections to the server: shared by clients until one needs its \
             own, or dedicated, one for each client";
         order: Order = "key", "Order of a connection's commands: key or connection";
@@ -101,12 +127,34 @@ impl ProxySettings {
             let what = format!("{:?}: must be at least 0.3 seconds", self.staleness_max);
             problem("staleness-max", what);
         }
-        if self.max_age < self.staleness_max {
-            let what = format!("{:?}: must be at least staleness-max", self.max_age);
-            problem("max-age", what);
+        match (self.upstream.protocol, self.max_age) {
+            (Protocol::Redis, Some(MaxAge::None)) => {
+                problem("max-age", "none: must be seconds; none is for memcached".to_owned());
+            }
+            (Protocol::Redis, _) if self.age_max() < self.staleness_max => {
+                let age = self.age_max();
+                problem("max-age", format!("{age:?}: must be at least staleness-max"));
+            }
+            (Protocol::Memcached, Some(MaxAge::After(age))) if age < AGE_LEAST => {
+                problem("max-age", format!("{age:?}: must be at least 0.1 seconds"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the longest time for which a value is served.
+    pub fn age_max(&self) -> Duration {
+        match (self.max_age, self.upstream.protocol) {
+            (Some(MaxAge::After(age)), _) => age,
+            (Some(MaxAge::None), _) => Duration::MAX,
+            (None, Protocol::Redis) => Duration::from_secs(60),
+            (None, Protocol::Memcached) => Duration::from_secs(1),
         }
     }
 }
+
+/// Values are asked for again before they are over.
+const AGE_LEAST: Duration = Duration::from_millis(100);
 
 /// The server is asked for a sign of life ten times a second, and may take a little.
 const STALENESS_LEAST: Duration = Duration::from_millis(300);
