@@ -1,4 +1,4 @@
-//! A cache of hot keys in front of Redis, for clients and servers as they are.
+//! A cache of hot keys in front of Redis or memcached, for clients and servers as they are.
 //!
 //! ```text
 //!   clients ─▶ worker ─▶ session ─── read of a hot key ──▶ slots ─▶ reply
@@ -10,8 +10,10 @@
 //! | room | what it is |
 //! |---|---|
 //! | `worker` | a thread and its clients: sockets; `lanes` are connections that clients share |
-//! | `session` | one client's connection as a pure machine |
-//! | `core` | the thread of the tracking connection: `follow` is its protocol, `hot` decides |
+//! | `session` | one client's connection to Redis as a pure machine |
+//! | `core` | the thread of the proxy's own connection: `follow` is its protocol with Redis, `hot` decides, `fills` takes values |
+//! | `memcached` | sessions and the follower of memcached |
+//! | `protocol` | sessions and followers of either |
 //! | `slots` | what threads share: cached replies, and which may be served |
 //! | `commands` | what Redis' commands do, and to which keys |
 //! | `form`, `users` | which replies belong to a request, and which users may be given them |
@@ -22,7 +24,8 @@
 //! # Guarantees
 //! - G1: for commands through one proxy with known keys, each key behaves as in Redis itself
 //!   (linearizable). A connection keeps its order for each key; with `--order connection` for all.
-//! - G2: a hit is never older than `staleness-max` for what did not pass this proxy.
+//! - G2: a hit is never older than `staleness-max` for what did not pass this proxy; with memcached,
+//!   than `max-age`.
 //! - G3: a value is never served past its expiry.
 //! - G4: a lost connection, a flush, another role or server, other commands: all is dropped at
 //!   once, and requests pass through.
