@@ -1,7 +1,8 @@
-//! Load on a Redis, or a proxy before one: GETs by Zipf's law, pipelined, over many connections.
+//! Load on a Redis or memcached, or a proxy before one: GETs by Zipf's law, pipelined, over many
+//! connections.
 //!
 //!     cargo run --release -p overbank-kv --features proxy --example redis_load -- \
-//!         PORT CONNECTIONS PIPELINE KEYS THETA SECONDS
+//!         PORT CONNECTIONS PIPELINE KEYS THETA SECONDS [memcached]
 //!
 //! θ of 0 is uniform. Prints a line: requests a second, and the median and 99th percentile of the
 //! time from a pipeline's request to its last reply, in microseconds. Keys are those of
@@ -9,7 +10,7 @@
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use overbank_wire::resp::{self, Replies};
+use overbank_wire::{memcached, resp, scan::Step};
 use rand::{Rng as _, SeedableRng as _};
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
@@ -20,6 +21,21 @@ use std::time::{Duration, Instant};
 /// Share of the time that warms up.
 const WARM_UP: f64 = 0.25;
 
+/// Where replies end.
+enum Replies {
+    Redis(resp::Replies),
+    Memcached(memcached::Replies),
+}
+
+impl Replies {
+    fn scan(&mut self, bytes: &[u8]) -> Result<Step, Box<dyn Error>> {
+        Ok(match self {
+            Replies::Redis(replies) => replies.scan(bytes)?,
+            Replies::Memcached(replies) => replies.scan(bytes)?,
+        })
+    }
+}
+
 struct Client {
     stream: TcpStream,
     replies: Replies,
@@ -29,10 +45,11 @@ struct Client {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let numbers: Vec<f64> =
-        std::env::args().skip(1).map(|word| word.parse()).collect::<Result<_, _>>()?;
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let is_memcached = words.pop_if(|last| last == "memcached").is_some();
+    let numbers: Vec<f64> = words.iter().map(|word| word.parse()).collect::<Result<_, _>>()?;
     let [port, connections, pipeline, keys, theta, seconds] = numbers[..] else {
-        return Err("PORT CONNECTIONS PIPELINE KEYS THETA SECONDS".into());
+        return Err("PORT CONNECTIONS PIPELINE KEYS THETA SECONDS [memcached]".into());
     };
     let (connections, pipeline) = (connections as usize, pipeline as usize);
     let mut random = Pcg64::seed_from_u64(1);
@@ -56,7 +73,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             Interest::READABLE | Interest::WRITABLE,
         )?;
         let sent = Instant::now();
-        clients.push(Client { stream, replies: Replies::new(), left: 0, out: Vec::new(), sent });
+        let replies = match is_memcached {
+            true => Replies::Memcached(memcached::Replies::new()),
+            false => Replies::Redis(resp::Replies::new()),
+        };
+        clients.push(Client { stream, replies, left: 0, out: Vec::new(), sent });
     }
     let start = Instant::now();
     let measured_from = start + Duration::from_secs_f64(seconds * WARM_UP);
@@ -77,7 +98,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                     client.out.clear();
                     for _ in 0..pipeline {
                         let key = format!("key:{:012}", draw());
-                        resp::command(&[b"GET", key.as_bytes()], &mut client.out);
+                        match is_memcached {
+                            true => client.out.extend(format!("get {key}\r\n").as_bytes()),
+                            false => resp::command(&[b"GET", key.as_bytes()], &mut client.out),
+                        }
                     }
                     (client.left, client.sent) = (pipeline, Instant::now());
                 }

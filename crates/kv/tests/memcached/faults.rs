@@ -142,6 +142,7 @@ fn long_pipelines_and_long_values_pass() {
     let Some(world) = World::start(&[]) else { return };
     let mut client = world.client();
     client.set("k", "one");
+    world.hot(&mut client, "get k");
     pipeline(&world, 100_000, "get k\r\n", "VALUE k 0 3\r\none\r\nEND\r\n");
     pipeline(&world, 100_000, "set k 0 0 3\r\none\r\n", "STORED\r\n");
     pipeline(&world, 100_000, "set k 0 0 3 noreply\r\none\r\n", "");

@@ -75,7 +75,7 @@ fn linearizable(time: Duration) {
         for (key, register) in keys.iter().zip(&registers) {
             let (over, mut text, mut other) = (&over, world.client(), world.client());
             scope.spawn(move || {
-                for number in 1.. {
+                for number in 1u64.. {
                     if over.load(Ordering::SeqCst) {
                         return;
                     }
@@ -132,8 +132,8 @@ fn writes_past_the_proxy_are_seen_within_the_longest_age() {
     let Some(world) = World::start(&[]) else { return };
     let (written, over) = (Mutex::new(Vec::<Instant>::new()), AtomicBool::new(false));
     let bound = Duration::from_secs(1);
+    let mut direct = world.server.connect();
     std::thread::scope(|scope| {
-        let mut direct = world.server.connect();
         scope.spawn(|| {
             for number in 0u64.. {
                 if over.load(Ordering::SeqCst) {
@@ -205,6 +205,8 @@ fn no_value_outlives_a_delayed_flush() {
     });
     // Values are cached again a while behind it.
     let mut client = world.client();
+    // What is stored in its second is gone, too.
+    std::thread::sleep(Duration::from_secs(2));
     client.set("k", "two");
     assert!(world.hot(&mut client, "get k").contains("two"));
 }

@@ -253,7 +253,7 @@ impl Follower {
             false => {
                 let Answer { words, is_base64, value, ttl } =
                     Answer::read(reply, key).ok_or(Unfilled::Error)?;
-                if value.len() > self.fills.limits.value_max {
+                if value.len().saturating_sub(2) > self.fills.limits.value_max {
                     return Err(Unfilled::Long);
                 }
                 if let Some(seconds) = ttl {

@@ -14,6 +14,8 @@
 //!   first byte is queued for the server.
 //! - Replies come in the order of requests. A hit is served only while no request on the same key
 //!   is on its way.
+//! - A list of keys in which one is too long goes on once all before is answered: memcached drops
+//!   replies that it has not sent yet, and then they could not be counted.
 //! - `watch` ends it: there are no hits behind one, and once it is accepted bytes pass unread, as
 //!   memcached reads no more of them.
 //! - Bounded: about [`OUT_MAX`] bytes towards each side, [`OWED_MAX`] entries of what is owed,
@@ -30,7 +32,9 @@ use crate::proxy::session::{End, Marks, OUT_MAX, OWED_MAX, Queue, Turn, bit, rea
 use crate::proxy::settings::Order;
 use crate::proxy::slots::{Closing, Mark, Miss, Query};
 use crate::proxy::totals::Missed;
-use overbank_wire::memcached::{Expect, KEY_MAX, Protocol, Replies, Requests, Verb, decode_key};
+use overbank_wire::memcached::{
+    Expect, KEY_MAX, Protocol, Replies, RequestError, Requests, Verb, decode_key,
+};
 use overbank_wire::scan::{BUFFER_MIN, Scan};
 use std::ops::Range;
 
@@ -91,8 +95,9 @@ pub struct Session {
     requests: Requests,
     /// Bytes of the client that are no whole request, or wait for room.
     input: Vec<u8>,
-    /// They wait for room.
+    /// They wait for room, or for all replies.
     blocked: bool,
+    awaits: bool,
     /// What a request ends of which a part has been passed on.
     pub(super) large: Option<Ends>,
     /// The last thing owed is quiet requests without a no-op behind them.
@@ -116,6 +121,7 @@ impl Session {
             requests: Requests::new(),
             input: Vec::new(),
             blocked: false,
+            awaits: false,
             large: None,
             is_open: false,
         }
@@ -163,9 +169,9 @@ impl Session {
 
     /// Goes on with what waited for room; returns whether it could.
     pub fn resume(&mut self, turn: &mut Turn<'_>) -> bool {
-        let goes = self.blocked && !self.is_full();
+        let goes = self.blocked && !self.is_full() && !(self.awaits && self.owed.replies() > 0);
         if goes {
-            self.blocked = false;
+            (self.blocked, self.awaits) = (false, false);
             self.again(turn);
         }
         goes
@@ -208,13 +214,18 @@ impl Session {
                 used = bytes.len();
                 break;
             }
-            match requests.scan(rest) {
+            let scan = requests.scan(rest);
+            let waits = matches!(scan, Ok(Scan::Partial)) && rest.len() < BUFFER_MIN;
+            if !waits && self.owed.replies() > 0 && self.may_drop(&requests, scan) {
+                (self.blocked, self.awaits) = (true, true);
+                break;
+            }
+            match scan {
                 Ok(Scan::Whole { len }) => {
                     self.request(&requests, rest.get(..len).unwrap_or_default(), turn);
                     used += len;
                 }
-                Ok(scan) => {
-                    let waits = scan == Scan::Partial && rest.len() < BUFFER_MIN;
+                Ok(_) => {
                     if waits && self.large.is_none() {
                         break;
                     }
@@ -242,6 +253,16 @@ impl Session {
         self.requests = requests;
         self.write_refusal();
         used
+    }
+
+    /// Returns whether the server may drop replies to earlier requests when it reads this one: a
+    /// list of keys, of which one is too long or not known yet.
+    fn may_drop(&self, requests: &Requests, scan: Result<Scan, RequestError>) -> bool {
+        let is_list = requests.protocol() == Some(Protocol::Text)
+            && matches!(requests.verb(), Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats);
+        let is_part = matches!(scan, Ok(Scan::Partial | Scan::Full));
+        let is_long = requests.keys().iter().any(|key| key.len() > KEY_MAX);
+        is_list && self.large.is_none() && (is_long || is_part)
     }
 
     /// Sends a no-op behind quiet requests, if there are any without one.

@@ -404,6 +404,23 @@ fn no_ops_end_quiet_requests() {
     rig.end();
 }
 
+/// memcached would drop the reply to the one before.
+#[test]
+fn a_list_with_a_long_key_waits_for_all_replies() {
+    let mut rig = rig();
+    let long = format!("get a {}\r\nget a\r\n", "k".repeat(251));
+    assert!(rig.client(b"delete c\r\nmd c q\r\n"));
+    assert!(rig.client(long.as_bytes()));
+    sides(&mut rig, "", "delete c\r\nmd c q\r\nmn\r\n");
+    assert!(rig.server(b"DELETED\r\n"));
+    sides(&mut rig, "DELETED\r\n", "");
+    assert!(rig.server(b"MN\r\n"));
+    sides(&mut rig, "", &long);
+    assert!(rig.server(b"CLIENT_ERROR bad command line format\r\nEND\r\n"));
+    assert!(rig.session.owes_nothing());
+    rig.end();
+}
+
 #[test]
 fn a_key_is_out_until_its_write_is_answered() {
     for (write, reply) in [
