@@ -402,6 +402,7 @@ const WAITING: &[&str] = &[
     "crates/cli test switch",
     "crates/bridge test switch",
     "crates/device test device",
+    "crates/kv test memcached",
     "crates/kv test redis",
     "crates/kv test wire",
     "crates/ofctl test openflow",

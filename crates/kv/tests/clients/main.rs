@@ -5,7 +5,13 @@
 #[expect(dead_code, reason = "shared with the tests before Redis")]
 mod servers;
 
+#[path = "../memcached/servers.rs"]
+#[expect(dead_code, reason = "shared with the tests before memcached")]
+mod stores;
+
 use self::servers::{Redis, proxy};
+use self::stores::World;
+use overbank_kv::proxy::Running;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,14 +39,25 @@ fn same(program: &[&str]) {
     let direct = told(program, redis.port);
     assert!(direct.lines().count() > 5, "{direct}");
     for lanes in ["shared", "dedicated"] {
-        let running = proxy(redis.port, &[("lanes", lanes)]);
-        let through = told(program, running.handle().address().port());
-        assert_eq!(through, direct, "{lanes}");
-        let (totals, _) = running.stop();
-        assert!(totals.hits > 1000, "{lanes}: {totals:?}");
-        let sum = totals.hits + totals.answered + totals.forwarded + totals.refused;
-        assert_eq!(totals.commands, sum, "{totals:?}");
+        through(program, proxy(redis.port, &[("lanes", lanes)]), &direct);
     }
+}
+
+/// Runs a program at memcached, and at a proxy.
+fn same_of_memcached(program: &[&str]) {
+    let Some(world) = World::start(&[]) else { return };
+    let direct = told(program, world.server.port);
+    assert!(direct.lines().count() > 5, "{direct}");
+    through(program, world.running, &direct);
+}
+
+/// Runs a program at a proxy, which it has to be cached by.
+fn through(program: &[&str], running: Running, direct: &str) {
+    assert_eq!(told(program, running.handle().address().port()), direct);
+    let (totals, _) = running.stop();
+    assert!(totals.hits > 1000, "{totals:?}");
+    let sum = totals.hits + totals.answered + totals.forwarded + totals.refused;
+    assert_eq!(totals.commands, sum, "{totals:?}");
 }
 
 #[test]
@@ -61,4 +78,14 @@ fn go_redis() {
 #[test]
 fn rueidis() {
     same(&["go/rueidis"]);
+}
+
+#[test]
+fn pymemcache() {
+    same_of_memcached(&["python/bin/python", "with_pymemcache.py"]);
+}
+
+#[test]
+fn pylibmc() {
+    same_of_memcached(&["python/bin/python", "with_pylibmc.py"]);
 }
