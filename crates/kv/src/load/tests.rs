@@ -57,10 +57,10 @@ fn an_open_loop_counts_from_when_a_request_was_due() {
     let targets = [server(b"+OK\r\n", Duration::from_millis(20))];
     let seen = run(&plan(&targets, Pace::Open(200.0), &STOP), batches(40, 1, 1)).unwrap();
     assert_eq!(seen.done.len(), 40);
-    let last = seen.done.last().unwrap();
+    let last = seen.done.iter().max_by_key(|done| done.due).unwrap();
     assert_eq!(last.due, 39 * 5_000_000);
-    // 20 turns of 20 ms, less 39 × 5 ms.
-    assert!(last.took >= 200_000_000, "{last:?}");
+    // 19 turns of 20 ms at least, less 39 × 5 ms.
+    assert!(last.took >= 180_000_000, "{last:?}");
     assert!(quantile(seen.done.iter(), 0.5) < quantile(seen.done.iter(), 0.99));
     assert_eq!(quantile([].iter(), 0.5), 0.0);
 }
