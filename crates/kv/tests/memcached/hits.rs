@@ -77,6 +77,20 @@ fn a_value_that_is_read_is_refreshed() {
     assert!(world.running.handle().totals().1.fills < fills + 3);
 }
 
+/// A value is not served beyond its age, even if it was not read meanwhile.
+#[test]
+fn a_value_that_is_not_read_ends_with_its_age() {
+    let Some(world) = World::start(&[]) else { return };
+    let (mut client, mut direct) = (world.client(), world.server.connect());
+    client.set("k", "one");
+    world.hot(&mut client, "get k");
+    // It is refreshed once more.
+    std::thread::sleep(Duration::from_millis(1700));
+    direct.set("k", "past");
+    std::thread::sleep(Duration::from_millis(1100));
+    assert!(client.ask("get k").contains("past"));
+}
+
 #[test]
 fn without_a_longest_age_values_last_until_they_are_written() {
     let Some(world) = World::start(&[("max-age", "none")]) else { return };
