@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `worker` | a thread and its clients: sockets; `lanes` are connections that clients share |
 //! | `session` | one client's connection to Redis as a pure machine |
-//! | `core` | the thread of the proxy's own connection: `follow` is its protocol with Redis, `hot` decides, `fills` takes values |
+//! | `core` | the proxy's own connection: `follow` speaks to Redis, `hot` decides, `fills` takes |
 //! | `memcached` | sessions and the follower of memcached |
 //! | `protocol` | sessions and followers of either |
 //! | `slots` | what threads share: cached replies, and which may be served |
@@ -25,8 +25,8 @@
 //! # Guarantees
 //! - G1: for commands through one proxy with known keys, each key behaves as in Redis itself
 //!   (linearizable). A connection keeps its order for each key; with `--order connection` for all.
-//! - G2: a hit is never older than `staleness-max` for what did not pass this proxy; with memcached,
-//!   than `max-age`.
+//! - G2: a hit is never older than `staleness-max` for what did not pass this proxy; with
+//!   memcached, than `max-age`.
 //! - G3: a value is never served past its expiry.
 //! - G4: a lost connection, a flush, another role or server, other commands: all is dropped at
 //!   once, and requests pass through.

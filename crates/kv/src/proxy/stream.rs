@@ -6,8 +6,8 @@
 //! ```
 //!
 //! # Guarantees
-//! - Readiness is that of the socket's edges: a read that is not `WouldBlock` may leave plaintext, a
-//!   write that takes all may leave records ([`Stream::holds`]), which [`Stream::write`] sends.
+//! - Readiness is that of the socket's edges: a read that is not `WouldBlock` may leave plaintext,
+//!   a write that takes all may leave records ([`Stream::holds`]), which [`Stream::write`] sends.
 //! - Bounded: [`LIMIT`] out, a few records in, [`HANDSHAKE`] for the handshake, [`IDLE`] bytes
 //!   without content.
 //! - An end without close_notify is an end: requests and replies say how long they are.
@@ -130,7 +130,7 @@ impl Secure {
     fn take(&mut self) -> io::Result<usize> {
         let count = self.tls.read_tls(&mut self.socket)?;
         if let Err(error) = self.tls.process_new_packets() {
-            // The other side is told why, if it can be.
+            // The other side gets the reason, if it can be sent.
             let _ = self.send();
             return Err(Failed::Tls(error).into());
         }

@@ -41,7 +41,7 @@ impl Memcached {
     fn run(port: u16) -> Child {
         // Root has to say as whom.
         let child = Command::new("memcached")
-            .args(["-p", &port.to_string(), "-l", "127.0.0.1", "-U", "0", "-u", "nobody"])
+            .args(["-p", &port.to_string(), "-l", "127.0.0.1", "-U", "0", "-u", "daemon"])
             .stdout(Stdio::null())
             .spawn()
             .expect("it starts");

@@ -396,8 +396,8 @@ fn read_to(connection: &mut Connection, mark: &str) -> Vec<Vec<u8>> {
     replies
 }
 
-/// Returns a reply without the client's numbers, and the lines of a list in some order: that of sets
-/// depends on a server's seed.
+/// Returns a reply without the client's numbers, and the lines of a list in some order: that of
+/// sets depends on a server's seed.
 pub fn plain(reply: &[u8]) -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = reply.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
     // More than one HELLO may be answered in one EXEC.

@@ -1,4 +1,4 @@
-//! TLS to clients, to the server, and to both: what is served, and who is refused.
+//! TLS to clients, to the server, and to both: what is served, and what is refused.
 
 use crate::features::{long_values, pipeline};
 use crate::hits::hot;
@@ -173,7 +173,7 @@ fn carry(
         if back.is_empty() {
             let ended = now(tls.read_tls(&mut socket))? == Some(0);
             tls.process_new_packets().map_err(std::io::Error::other)?;
-            // No event says that there is more.
+            // No event comes for the rest.
             while let Some(count @ 1..) = now(tls.reader().read(&mut bytes))? {
                 back.extend(&bytes[..count]);
             }

@@ -11,7 +11,7 @@ use overbank_wire::memcached::{Flags, encode_key};
 /// Longest opaque token.
 const OPAQUE_MAX: usize = 31;
 
-/// What is known of a key: an item, or that there is none.
+/// What is known of a key: an item, or its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
     /// Client flags, length and CAS id, in decimal, with a blank between.

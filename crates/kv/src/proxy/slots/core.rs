@@ -234,7 +234,7 @@ impl Core {
         owner.map_or(0, |owner| now.wrapping_sub(std::mem::replace(&mut owner.hits, now)))
     }
 
-    /// Returns the writes of a key since the last call, where nothing is pushed: each is two events.
+    /// Returns the writes of a key since the last call, where nothing is pushed: two events each.
     pub fn writes(&mut self, slot: SlotId) -> u64 {
         let Some(now) = self.owner(slot).map(|(_, place)| place.word.load()) else { return 0 };
         let owner = self.owners.get_mut(slot.0 as usize).and_then(Option::as_mut);

@@ -1,7 +1,7 @@
 //! `overbank kv proxy` measured, before real Redis servers, beside nutcracker.
 //!
 //! ```text
-//!   this process ── RESP ──▶ overbank kv proxy ──▶ redis-server            kvproxy, kvlanes, kvorigin
+//!   this process ── RESP ──▶ overbank kv proxy ──▶ redis-server         kvproxy, kvlanes, kvorigin
 //!   overbank_kv::load  └───▶ nutcracker ─────────▶      ▲
 //!                      └────────────────────────────────┘
 //!                      ──▶ overbank kv proxy ──▶ relay ──▶ redis-server    kvshards, kvlatency

@@ -216,7 +216,7 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     ));
     record.note(
         "Each shard is a Redis behind a relay that passes on 1,000 requests a second, without \
-         bursts, whoever sends them: fills and heartbeats of a proxy take from it. Keys are placed \
+         bursts: fills and heartbeats of a proxy take from it, too. Keys are placed \
          by a hash of their rank. One proxy is before each shard, as in a cluster; together they \
          have as many entries as there are cached keys, each as many as its shard has of the \
          hottest ones. The ideal is the rate at which the fullest shard has 1,000 requests a \
