@@ -1,8 +1,8 @@
-//! One client's connection through the proxy before Redis, under any bytes of client and server,
-//! cut and interleaved at will.
+//! One client's connection through the proxy, before Redis and before memcached, under any bytes of
+//! client and server, cut and interleaved at will.
 //!
 //! Nothing panics; what waits has a bound; bytes to each side are those of the other, but for what
-//! the proxy answers itself; and at the end, each key may be cached again.
+//! the proxy answers itself, and its no-ops; and at the end, each key may be cached again.
 //!
 //! Input: steps of a byte that says the side and how many bytes, then these bytes.
 #![no_main]

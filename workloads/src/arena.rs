@@ -270,8 +270,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_that_grows_keeps_its_bytes() {
+    fn the_arena_serves_one_thread() {
+        // One test: the arena has one user at a time.
         reserve().expect("addresses");
+        a_block_that_grows_keeps_its_bytes();
+        another_thread_allocates_elsewhere();
+    }
+
+    fn a_block_that_grows_keeps_its_bytes() {
         within(|| {
             let mut block = overbank_malloc(1).cast::<u8>();
             for bytes in 1..3000usize {
@@ -292,7 +298,6 @@ mod tests {
         });
     }
 
-    #[test]
     fn another_thread_allocates_elsewhere() {
         within(|| {
             assert!(ON.get());

@@ -7,6 +7,7 @@
 mod api;
 mod bench;
 mod binaries;
+mod clients;
 mod coherence;
 mod faults;
 mod fixture;
@@ -94,6 +95,14 @@ enum Task {
         cargo xtask peers explosion -- --smoke           both under an attack, small\n  \
         cargo xtask peers gateway -- --sessions 1000     tunnels beside Open vSwitch, one size")]
     Peers(peers::Options),
+    /// Run client libraries of Redis and memcached at the proxy for hot keys
+    ///
+    /// As root, installs what it needs with apt-get; libraries come from PyPI, npm and Go's proxy
+    /// and lie below target/clients/.
+    #[command(after_help = "Examples:\n  \
+        cargo xtask clients               all of them\n  \
+        cargo xtask clients redis_py      one")]
+    Clients(clients::Options),
     /// Build the programs that run on the machine of the SDC paper, and run them
     ///
     /// As root, installs clang with apt-get if it is missing. Without arguments prints the path of
@@ -174,6 +183,7 @@ fn main() -> ExitCode {
         Task::Bench(options) => bench::run(&options),
         Task::Instructions(options) => instructions::run(&options),
         Task::Peers(options) => peers::run(&options),
+        Task::Clients(options) => clients::run(&options),
         Task::Workloads(options) => workloads::run(&options),
         Task::Soak(options) => soak::run(&options),
         Task::Faults(options) => faults::run(&options),

@@ -62,7 +62,7 @@ pub const CONTROL: &[Package] = &[
     VENV,
 ];
 
-const VENV: Package = Package {
+pub const VENV: Package = Package {
     name: "python3-venv",
     sign: &["python3", "-c", "import ensurepip, venv"],
     needed_by: "tests: the Python package; os-ken and scapy, programs of others",
@@ -99,6 +99,11 @@ pub const STORES: &[Package] = &[
         name: "memcached",
         sign: &["memcached", "--version"],
         needed_by: "tests: a store of keys and values",
+    },
+    Package {
+        name: "nutcracker",
+        sign: &["nutcracker", "--version"],
+        needed_by: "tests: a proxy beside ours",
     },
 ];
 
@@ -151,6 +156,13 @@ for line in open('crates/python/requirements.txt'):
     name, equal, wanted = line.split('#')[0].strip().partition('==')
     assert not name or version(name) == wanted
 ",
+};
+
+/// The environment of the clients in Python.
+pub const CLIENTS: Environment = Environment {
+    name: "clients/python",
+    packages: &["--requirement", "crates/kv/tests/clients/requirements.txt"],
+    sign: "import redis, pymemcache, pylibmc",
 };
 
 /// Packages of `fuzz`.

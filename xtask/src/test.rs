@@ -185,7 +185,8 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
         Step::Clippy => steps.command(
             "clippy",
             &mut cargo(
-                "clippy --workspace --features overbank-cli/full,overbank-stores/services \
+                "clippy --workspace --features \
+                 overbank-cli/full,overbank-kv/clients,overbank-stores/services \
                  --all-targets --locked -- -D warnings",
             ),
         ),
@@ -401,6 +402,7 @@ const WAITING: &[&str] = &[
     "crates/cli test switch",
     "crates/bridge test switch",
     "crates/device test device",
+    "crates/kv test memcached",
     "crates/kv test redis",
     "crates/kv test wire",
     "crates/ofctl test openflow",

@@ -1,5 +1,5 @@
 //! `overbank kv`: a server's agent, a client's requests, load, the hot keys of a device, a proxy
-//! before Redis, and whether that is worth it.
+//! before Redis or memcached, and whether that is worth it.
 
 #[cfg(feature = "kv-proxy")]
 mod advise;

@@ -388,6 +388,35 @@ fn racks_of_processes_answer_and_leave_nothing() {
     check(process);
 }
 
+/// Experiments with the proxy at smoke size: nothing is left of their processes.
+#[test]
+#[cfg(all(target_os = "linux", feature = "kv-proxy"))]
+fn experiments_with_the_proxy_hold_and_leave_nothing() {
+    for program in ["redis-server", "nutcracker"] {
+        let version = Command::new(program).arg("--version").output();
+        if !overbank_testing::needs(program, version.is_ok_and(|done| done.status.success())) {
+            return;
+        }
+    }
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let temporary = dir.path().join("tmp");
+    fs::create_dir(&temporary).expect("made");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_overbank"));
+    command.args(["lab", "run", "kvproxy", "kvlanes", "kvshards", "kvlatency", "kvorigin"]);
+    command.args(["--smoke", "--format", "json"]).current_dir(dir.path());
+    let output = command.env("TMPDIR", &temporary).output().expect("the command starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let records: Value = serde_json::from_slice(&output.stdout).expect("one document");
+    let records = records.as_array().expect("records");
+    assert_eq!(records.len(), 5);
+    for record in records {
+        let checks = record["checks"].as_array().expect("checks");
+        assert!(!checks.is_empty(), "{record}");
+        checks.iter().for_each(|check| assert_eq!(check["holds"], true, "{check}"));
+    }
+    assert_eq!(fs::read_dir(&temporary).expect("readable").count(), 0);
+}
+
 /// Refused before the first experiment: an output that cannot be written, and an option that no
 /// experiment uses.
 #[test]

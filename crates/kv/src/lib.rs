@@ -9,6 +9,7 @@
 //!   client  requests of one process to several servers, with several in flight
 //!   agent   `netcache::agent` with a socket, a clock and a store
 //!   store   what the agent asks
+//!   load    requests of many connections to Redis or a proxy, for measurements
 //! ```
 //!
 //! Neither knows the device: a client talks to servers whether or not a device is between.
@@ -17,6 +18,7 @@
 pub mod agent;
 pub mod client;
 pub mod key;
+pub mod load;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 pub mod store;

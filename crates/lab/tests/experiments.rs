@@ -27,7 +27,17 @@ const DIFFERS: &[(&str, &str)] = &[
 /// Experiments in network namespaces.
 const NEED_ROOT: &[&str] = &["sb-latency"];
 /// Experiments that start `overbank`: run by `crates/cli/tests/lab.rs`.
-const NEED_PROGRAM: &[&str] = &["kv10a-real", "kv11a-real", "kv11b-real", "kv11c-real"];
+const NEED_PROGRAM: &[&str] = &[
+    "kv10a-real",
+    "kv11a-real",
+    "kv11b-real",
+    "kv11c-real",
+    "kvproxy",
+    "kvlanes",
+    "kvshards",
+    "kvlatency",
+    "kvorigin",
+];
 /// Experiments over NATS JetStream.
 const NEED_SERVICES: &[&str] = &["sb-log"];
 /// Experiments with indexes and databases of others.

@@ -29,14 +29,17 @@ const SECTIONS: [Section; 2] = [ProxySettings::SECTION, ServiceSettings::SECTION
 
 impl LiveCommand for Proxy {
     const SECTIONS: &'static [Section] = &SECTIONS;
-    const ABOUT: &'static str = "Cache the hot keys of a Redis in front of it, for any client";
+    const ABOUT: &'static str =
+        "Cache the hot keys of a Redis or memcached in front of it, for any client";
     const LONG_ABOUT: &'static str = "\
-Passes every command of unmodified clients to an unmodified Redis, and answers reads of the hottest
-keys itself. Writes through the proxy are seen at once; others within --staleness-max. A TOML file
-may hold every setting by the same name; options override the file. Ctrl-C or SIGTERM ends the proxy
-and prints the totals; SIGHUP reads prefix, deny, order, scripts and the files of TLS again.";
+Passes every command of unmodified clients to an unmodified Redis or memcached, and answers reads of
+the hottest keys itself. Writes through the proxy are seen at once; others within --staleness-max,
+with memcached within --max-age. A TOML file may hold every setting by the same name; options
+override the file. Ctrl-C or SIGTERM ends the proxy and prints the totals; SIGHUP reads prefix,
+deny, order, scripts and the files of TLS again.";
     const EXAMPLES: &'static str = "Examples:
   overbank kv proxy --listen 127.0.0.1:6380 --upstream redis://127.0.0.1:6379
+  overbank kv proxy --listen 127.0.0.1:11212 --upstream memcached://127.0.0.1:11211
   overbank kv proxy --mode observe --status-socket /run/kv.sock
   overbank kv hot --socket /run/kv.sock                   what a cache would save
   overbank kv proxy --deny lock:,session: --staleness-max 0.5
@@ -277,6 +280,8 @@ mod tests {
             ("tls-client-ca", "a.crt", "--tls-client-ca: must come with tls-cert and tls-key"),
             ("staleness-max", "0.1", "--staleness-max: 100ms: must be at least 0.3 seconds"),
             ("max-age", "0.5", "--max-age: 500ms: must be at least staleness-max"),
+            ("max-age", "none", "--max-age: none: must be seconds; none is for memcached"),
+            ("max-age", "x", "--max-age: \"x\": must be a number of seconds"),
             ("prefix", "a,,b", "--prefix: \"a,,b\": must be beginnings of keys"),
             ("entries", "0", "--entries: \"0\": must be a number from 1 to 1000000"),
         ] {
@@ -284,6 +289,11 @@ mod tests {
             assert!(problem.starts_with(what), "{problem}");
         }
         assert_eq!(problems(&[]), "");
+        let memcached = ("upstream", "memcached://127.0.0.1");
+        assert_eq!(problems(&[memcached, ("max-age", "none")]), "");
+        assert_eq!(problems(&[memcached, ("max-age", "0.5")]), "");
+        let problem = problems(&[memcached, ("max-age", "0.01")]);
+        assert!(problem.starts_with("--max-age: 10ms: must be at least 0.1 seconds"), "{problem}");
     }
 
     #[test]

@@ -64,6 +64,12 @@ pub fn normalise<'a>(
 }
 
 impl Form {
+    /// Returns the one form of an item of memcached.
+    pub fn item() -> Form {
+        let (normalised, request) = (Box::default(), Box::default());
+        Form { db: 0, normalised, request, null: resp::Null::Bulk }
+    }
+
     /// Returns the form of a request of one key.
     pub fn new(
         db: u32,

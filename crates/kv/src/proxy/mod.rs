@@ -1,4 +1,4 @@
-//! A cache of hot keys in front of Redis, for clients and servers as they are.
+//! A cache of hot keys in front of Redis or memcached, for clients and servers as they are.
 //!
 //! ```text
 //!   clients ─▶ worker ─▶ session ─── read of a hot key ──▶ slots ─▶ reply
@@ -10,8 +10,10 @@
 //! | room | what it is |
 //! |---|---|
 //! | `worker` | a thread and its clients: sockets; `lanes` are connections that clients share |
-//! | `session` | one client's connection as a pure machine |
-//! | `core` | the thread of the tracking connection: `follow` is its protocol, `hot` decides |
+//! | `session` | one client's connection to Redis as a pure machine |
+//! | `core` | the proxy's own connection: `follow` speaks to Redis, `hot` decides, `fills` takes |
+//! | `memcached` | sessions and the follower of memcached |
+//! | `protocol` | sessions and followers of either |
 //! | `slots` | what threads share: cached replies, and which may be served |
 //! | `commands` | what Redis' commands do, and to which keys |
 //! | `form`, `users` | which replies belong to a request, and which users may be given them |
@@ -23,7 +25,8 @@
 //! # Guarantees
 //! - G1: for commands through one proxy with known keys, each key behaves as in Redis itself
 //!   (linearizable). A connection keeps its order for each key; with `--order connection` for all.
-//! - G2: a hit is never older than `staleness-max` for what did not pass this proxy.
+//! - G2: a hit is never older than `staleness-max` for what did not pass this proxy; with
+//!   memcached, than `max-age`.
 //! - G3: a value is never served past its expiry.
 //! - G4: a lost connection, a flush, another role or server, other commands: all is dropped at
 //!   once, and requests pass through.
@@ -35,6 +38,8 @@ pub mod commands;
 mod core;
 pub mod form;
 mod lanes;
+mod memcached;
+mod protocol;
 mod pseudonym;
 mod session;
 pub mod settings;
@@ -49,6 +54,7 @@ mod worker;
 
 use self::core::Core;
 pub use self::core::{Heat, Hottest, heat};
+use self::memcached::Flushes;
 use self::pseudonym::Pseudonyms;
 #[cfg(feature = "fuzz")]
 pub use self::session::rig::torture;
@@ -57,7 +63,7 @@ use self::settings::{Lanes, ProxySettings};
 use self::slots::SlotsError;
 use self::tls::Tls;
 use self::totals::{CoreTotals, ProxyTotals};
-use self::upstream::Upstream;
+use self::upstream::{Protocol, Upstream};
 use self::users::Users;
 use self::ways::Ways;
 use self::worker::Worker;
@@ -68,7 +74,7 @@ use mio::Waker;
 use overbank::sketch::{Config as Sketch, SketchError};
 use overbank_declare::counters::Counters;
 use rustix::time::{ClockId, clock_gettime};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -128,6 +134,9 @@ struct Shared {
     users: ArcSwap<Users>,
     /// The server is a node of a cluster.
     is_cluster: AtomicBool,
+    protocol: Protocol,
+    /// Delayed `flush_all` of memcached.
+    flushes: Arc<Flushes>,
     /// Advanced with each change of the two, or of the rules.
     version: AtomicU64,
     /// By worker.
@@ -247,6 +256,8 @@ impl Running {
             commands: ArcSwap::from_pointee(Commands::builtin()),
             users: ArcSwap::from_pointee(Users::new(false)),
             is_cluster: AtomicBool::new(false),
+            protocol: settings.upstream.protocol,
+            flushes: Arc::default(),
             version: AtomicU64::new(0),
             totals: (0..settings.workers).map(|_| Mutex::default()).collect(),
             core_totals: Mutex::default(),
@@ -326,7 +337,8 @@ fn listen(
 ) -> Result<(Vec<TcpListener>, SocketAddr), StartError> {
     let wrong = |source| StartError::Bind { address, source };
     let bind = |address: SocketAddr| {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket =
+            Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
         socket.set_nonblocking(true)?;

@@ -1,8 +1,8 @@
 //! The settings of a proxy.
 
 use super::tls::Tls;
-use super::upstream::Upstream;
-use overbank_declare::settings::{Check, Location, Range, SettingValue};
+use super::upstream::{Protocol, Upstream};
+use overbank_declare::settings::{Check, Location, Range, SettingValue, seconds};
 use rustls::pki_types::ServerName;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -84,13 +84,36 @@ impl SettingValue for CertificateName {
     }
 }
 
+/// The longest time for which a value is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaxAge {
+    After(Duration),
+    /// Until it is written or expires.
+    None,
+}
+
+impl SettingValue for MaxAge {
+    const VALUE_NAME: &'static str = "S";
+
+    fn accepts(_: &Range) -> String {
+        "seconds, or `none` with memcached".to_owned()
+    }
+
+    fn read(text: &str, _: &Range) -> Result<MaxAge, String> {
+        match text {
+            "none" => Ok(MaxAge::None),
+            text => seconds(text).map(MaxAge::After),
+        }
+    }
+}
+
 overbank_declare::settings! {
     /// A proxy.
     pub struct ProxySettings: "Proxy" {
         listen: SocketAddr = "127.0.0.1:6380", "Address that clients connect to";
         upstream: Upstream = "redis://127.0.0.1:6379",
-            "The server: redis://[USER:PASSWORD@]HOST[:PORT], or rediss:// for TLS; user and \
-            password are for the proxy's own connection, clients have their own";
+            "The server: redis://[USER:PASSWORD@]HOST[:PORT], or rediss:// for TLS, whose user and \
+            password are for the proxy's own connection; or memcached://HOST[:PORT]";
         upstream_ca: Option<PathBuf>, "PEM file of the authorities that the server's certificate \
             is checked by" or "those of the system" example "/etc/overbank/ca.crt";
         upstream_cert: Option<PathBuf>, "PEM file of the certificate that the server is shown, \
@@ -117,8 +140,11 @@ overbank_declare::settings! {
         deny: Option<Prefixes>, "Beginnings of keys that are not cached" or "none"
             example "lock:,session:";
         staleness_max: Duration = 1,
-            "Seconds that a reply may be older than a write that did not pass this proxy";
-        max_age: Duration = 60, "Seconds after which a value is asked for again in any case";
+            "Seconds that a reply may be older than a write that did not pass this proxy (with \
+            memcached: max-age), or than the server's last sign of life";
+        max_age: Option<MaxAge>, "Seconds after which a value is asked for again in any case; none \
+            with memcached if every writer comes through this proxy"
+            or "60 with Redis, 1 with memcached" example "0.5";
         lanes: Lanes = "shared", "Connections to the server: shared by clients until one needs its \
             own, or dedicated, one for each client";
         order: Order = "key", "Order of a connection's commands: key or connection";
@@ -136,16 +162,38 @@ impl ProxySettings {
             let what = format!("{:?}: must be at least 0.3 seconds", self.staleness_max);
             problem("staleness-max", what);
         }
-        if self.max_age < self.staleness_max {
-            let what = format!("{:?}: must be at least staleness-max", self.max_age);
-            problem("max-age", what);
+        match (self.upstream.protocol, self.max_age) {
+            (Protocol::Redis, Some(MaxAge::None)) => {
+                problem("max-age", "none: must be seconds; none is for memcached".to_owned());
+            }
+            (Protocol::Redis, _) if self.age_max() < self.staleness_max => {
+                let age = self.age_max();
+                problem("max-age", format!("{age:?}: must be at least staleness-max"));
+            }
+            (Protocol::Memcached, Some(MaxAge::After(age))) if age < AGE_LEAST => {
+                problem("max-age", format!("{age:?}: must be at least 0.1 seconds"));
+            }
+            _ => {}
         }
         Tls::read(self).unwrap_or_else(|problems| {
             problems.into_iter().for_each(|(name, what)| problem(name, what));
             Tls::default()
         })
     }
+
+    /// Returns the longest time for which a value is served.
+    pub fn age_max(&self) -> Duration {
+        match (self.max_age, self.upstream.protocol) {
+            (Some(MaxAge::After(age)), _) => age,
+            (Some(MaxAge::None), _) => Duration::MAX,
+            (None, Protocol::Redis) => Duration::from_secs(60),
+            (None, Protocol::Memcached) => Duration::from_secs(1),
+        }
+    }
 }
+
+/// Values are asked for again before they are over.
+const AGE_LEAST: Duration = Duration::from_millis(100);
 
 /// The server is asked for a sign of life ten times a second, and may take a little.
 const STALENESS_LEAST: Duration = Duration::from_millis(300);

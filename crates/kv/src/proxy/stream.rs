@@ -103,7 +103,7 @@ pub struct Secure {
 }
 
 impl Secure {
-    fn begin(
+    fn over(
         socket: TcpStream,
         tls: Result<impl Into<Connection>, rustls::Error>,
     ) -> io::Result<Stream> {
@@ -131,7 +131,7 @@ impl Secure {
     fn take(&mut self) -> io::Result<usize> {
         let count = self.tls.read_tls(&mut self.socket)?;
         if let Err(error) = self.tls.process_new_packets() {
-            // Best effort: the alert says why.
+            // The other side gets the reason, if it can be sent.
             let _ = self.send();
             return Err(Failed::Tls(error).into());
         }
@@ -202,7 +202,7 @@ impl Stream {
     pub fn of_client(socket: TcpStream, tls: &Tls) -> io::Result<Stream> {
         match &tls.clients {
             None => Ok(Stream::Plain(socket)),
-            Some(config) => Secure::begin(socket, ServerConnection::new(config.clone())),
+            Some(config) => Secure::over(socket, ServerConnection::new(config.clone())),
         }
     }
 
@@ -214,7 +214,7 @@ impl Stream {
         match &tls.upstream {
             None => Ok(Stream::Plain(socket)),
             Some((config, name)) => {
-                Secure::begin(socket, ClientConnection::new(config.clone(), name.clone()))
+                Secure::over(socket, ClientConnection::new(config.clone(), name.clone()))
             }
         }
     }

@@ -164,6 +164,11 @@ impl Ways {
         self.late.push_back((Instant::now() + self.staleness, Late::Closing(closing)));
     }
 
+    /// Returns how long those stay out, in nanoseconds.
+    pub fn staleness(&self) -> u64 {
+        u64::try_from(self.staleness.as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// Returns when the next one ends.
     pub fn late_until(&self) -> Option<Instant> {
         self.late.front().map(|(at, _)| *at)

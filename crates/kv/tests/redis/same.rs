@@ -396,13 +396,13 @@ fn read_to(connection: &mut Connection, mark: &str) -> Vec<Vec<u8>> {
     replies
 }
 
-/// Returns a reply without the client's number, and the lines of a list in some order: that of sets
-/// depends on a server's seed.
+/// Returns a reply without the client's numbers, and the lines of a list in some order: that of
+/// sets depends on a server's seed.
 pub fn plain(reply: &[u8]) -> Vec<Vec<u8>> {
     let mut lines: Vec<Vec<u8>> = reply.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
-    if let Some(at) = lines.iter().position(|line| line == b"id\r") {
-        lines.remove(at + 1);
-    }
+    // More than one HELLO may be answered in one EXEC.
+    let mut was_id = false;
+    lines.retain(|line| !std::mem::replace(&mut was_id, line == b"id\r"));
     // UNSUBSCRIBE names its channels in the order of a hash table.
     if lines.iter().any(|line| line.ends_with(b"unsubscribe\r")) {
         lines.retain(|line| !line.starts_with(b"c"));

@@ -173,7 +173,7 @@ fn carry(
         if back.is_empty() {
             let ended = now(tls.read_tls(&mut socket))? == Some(0);
             tls.process_new_packets().map_err(std::io::Error::other)?;
-            // No event announces what rustls keeps.
+            // No event comes for the rest.
             while let Some(count @ 1..) = now(tls.reader().read(&mut bytes))? {
                 back.extend(&bytes[..count]);
             }

@@ -32,6 +32,19 @@ impl<'a> Iterator for Flags<'a> {
     }
 }
 
+/// Appends a key in base64.
+pub fn encode_key(key: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for group in key.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for at in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * at)) as usize & 63];
+            out.push(if at <= group.len() { digit } else { b'=' });
+        }
+    }
+}
+
 /// Decodes the key of a meta command with the flag `b`, as memcached does: base64 in groups of four
 /// that end at the first padding. Returns nothing if memcached refuses it.
 pub fn decode_key<'a>(text: &[u8], out: &'a mut [u8; KEY_MAX]) -> Option<&'a [u8]> {

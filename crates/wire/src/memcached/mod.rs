@@ -26,7 +26,7 @@ mod storage;
 mod tests;
 mod verb;
 
-pub use key::{Flags, decode_key};
+pub use key::{Flags, decode_key, encode_key};
 pub use replies::{HEAD_MAX, Replies, ReplyError};
 pub use requests::{Expect, KEYS_MAX, Protocol, RequestError, Requests};
 pub use verb::Verb;

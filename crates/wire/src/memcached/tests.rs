@@ -283,6 +283,13 @@ fn keys_are_decoded_as_memcached_decodes_them() {
     for (text, key) in fixtures {
         assert_eq!(decode_key(text.as_bytes(), &mut out), *key, "{text}");
     }
+    for len in 0..9 {
+        let key: Vec<u8> = (0..len).map(|at| 255 - 31 * at).collect();
+        let mut text = Vec::new();
+        encode_key(&key, &mut text);
+        let decoded = if key.is_empty() { None } else { Some(&key[..]) };
+        assert_eq!(decode_key(&text, &mut out), decoded, "{}", text.escape_ascii());
+    }
     assert_eq!(decode_key("A".repeat(248).as_bytes(), &mut out).map(<[u8]>::len), Some(186));
     assert_eq!(decode_key("A".repeat(252).as_bytes(), &mut out), None);
 }

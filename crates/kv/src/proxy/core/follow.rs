@@ -15,15 +15,16 @@
 //!   expiry at the server. PTTL comes first: a value that expires between the
 //!   two is read as absent.
 //! - A lost connection, a flush, another role: everything is dropped at once.
-//! - Bounded: [`FILLS_MAX`] fills at a time, replies by the longest cached one.
+//! - Bounded: as many fills as `fills` allows, replies by the longest cached one.
 
-use super::hot::{Decision, Hot, Nanos, SECOND};
+use super::fills::{FILLS_MAX, Fill, Fills};
+use super::hot::{Nanos, SECOND};
 use crate::proxy::buffer::Out;
 use crate::proxy::commands::Commands;
 use crate::proxy::form::Form;
 use crate::proxy::session::Greeting;
-use crate::proxy::slots::{self, Closing, Filled, Refused, SlotId, Ticket, VARIANTS_MAX, Variant};
-use crate::proxy::totals::{CoreTotals, Dropped, Unfilled};
+use crate::proxy::slots::{Closing, Filled, SlotId, VARIANTS_MAX, Variant};
+use crate::proxy::totals::{Dropped, Unfilled};
 use crate::proxy::users::Users;
 use overbank_wire::resp::{self, Replies, ReplyError, Value};
 use std::collections::{HashMap, VecDeque};
@@ -32,18 +33,12 @@ use std::sync::Arc;
 /// Time between two signs of life.
 pub const BEAT: Nanos = SECOND / 10;
 /// Time after which a server that is silent is given up.
-const SILENT: Nanos = 5 * SECOND;
+pub const SILENT: Nanos = 5 * SECOND;
 /// Time between two looks at users and at the role, and at the commands.
 const LOOK: Nanos = SECOND;
 const LOOK_COMMANDS: Nanos = 30 * SECOND;
-/// Fills at a time.
-const FILLS_MAX: usize = 1024;
 /// Longest reply that is no fill's, in bytes.
 const REPLY_MAX: usize = 16 << 20;
-/// Time in which a form is not asked for again that the server refuses, or whose value has no room;
-/// twice as long after each further time.
-const REFUSED: Nanos = SECOND;
-const REFUSED_DOUBLINGS: u32 = 7;
 /// Users that are known at a time.
 const USERS_MAX: usize = 1024;
 
@@ -52,20 +47,7 @@ const USERS_MAX: usize = 1024;
 pub struct Setup {
     pub user: Option<String>,
     pub password: Option<String>,
-    pub staleness_max: Nanos,
-    pub max_age: Nanos,
-    pub value_max: usize,
-    pub bytes_max: usize,
-    pub observe: bool,
     pub seed: u64,
-}
-
-/// A fill on its way.
-#[derive(Debug)]
-struct Fill {
-    ticket: Ticket,
-    form: Form,
-    sent: Nanos,
 }
 
 /// What a reply answers.
@@ -89,21 +71,13 @@ enum Asked {
     Reopen(Vec<Closing>),
 }
 
-/// How a form of a cached key is.
-#[derive(Debug)]
-struct Known {
-    form: Form,
-    is_filling: bool,
-    not_before: Nanos,
-    /// Times in a row that its value could not be taken.
-    refused: u32,
-}
-
 /// The connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     #[error("the server's reply is malformed: {0}")]
     Reply(#[from] ReplyError),
+    #[error("the server's reply is malformed: {0}")]
+    Memcached(#[from] overbank_wire::memcached::ReplyError),
     #[error("{0}: {1}")]
     Refused(&'static str, String),
     #[error("the server is silent")]
@@ -115,9 +89,8 @@ pub enum Lost {
 /// See the module.
 pub struct Follower {
     pub out: Out,
+    pub fills: Fills,
     setup: Setup,
-    slots: slots::Core,
-    hot: Hot<Form>,
     replies: Replies,
     /// The reply that comes, and whether there was no room for it.
     input: Vec<u8>,
@@ -125,12 +98,9 @@ pub struct Follower {
     asked: VecDeque<Asked>,
     /// The reply of a fill's PTTL, until that of its read.
     ttl: Option<i64>,
-    fills: usize,
     /// The database of what is asked next, and of what is answered now: a SELECT may be refused.
     db: u32,
     db_now: u32,
-    forms: HashMap<SlotId, Vec<Known>>,
-    is_ready: bool,
     commands: Arc<Commands>,
     commands_seen: u64,
     users: Users,
@@ -148,36 +118,26 @@ pub struct Follower {
     next_look: Nanos,
     next_commands: Nanos,
     last_answer: Nanos,
-    lease_from: Nanos,
-    totals: CoreTotals,
-    /// Hot keys with a value, at the last look.
-    filled: u64,
     /// Digest of what the proxy's own user may.
     own: u64,
-    decisions: Vec<Decision<Form>>,
 }
 
 impl Follower {
-    pub fn new(setup: Setup, slots: slots::Core, hot: Hot<Form>) -> Follower {
+    pub fn new(setup: Setup, fills: Fills) -> Follower {
         let open = setup.user.is_none() && setup.password.is_none();
         Follower {
             out: Out::default(),
             users: Users::new(open),
             setup,
-            slots,
-            hot,
+            fills,
             replies: Replies::new(),
             input: Vec::new(),
             is_long: false,
             asked: VecDeque::new(),
             ttl: None,
-            fills: 0,
             db: 0,
             db_now: 0,
-            filled: 0,
             own: 0,
-            forms: HashMap::new(),
-            is_ready: false,
             commands: Arc::new(Commands::builtin()),
             commands_seen: 0,
             greeting: None,
@@ -191,9 +151,6 @@ impl Follower {
             next_look: 0,
             next_commands: 0,
             last_answer: 0,
-            lease_from: 0,
-            totals: CoreTotals::default(),
-            decisions: Vec::new(),
         }
     }
 
@@ -204,11 +161,6 @@ impl Follower {
         is_new.then(|| (self.commands.clone(), self.users.clone(), self.greeting.clone()))
     }
 
-    /// Returns whether the server has answered a sign of life.
-    pub fn is_ready(&self) -> bool {
-        self.is_ready
-    }
-
     /// Returns whether the server is a node of a cluster.
     pub fn is_cluster(&self) -> bool {
         self.is_cluster
@@ -216,31 +168,7 @@ impl Follower {
 
     /// Workers know the last news: hits are served again.
     pub fn published(&mut self) {
-        self.ending.drain(..).for_each(|closing| self.slots.reopen(closing));
-    }
-
-    /// Returns what was counted, and how things are now.
-    pub fn totals(&self, now: Nanos) -> CoreTotals {
-        let hot = self.hot.totals();
-        CoreTotals {
-            cached: self.slots.len() as u64,
-            filled: self.filled,
-            cached_bytes: self.slots.bytes() as u64,
-            promoted: hot.promoted,
-            evicted: hot.evicted,
-            lease_ms: now.saturating_sub(self.lease_from) / 1_000_000,
-            open: u64::from(self.is_ready && self.slots.is_open() && self.has_lease(now)),
-            ..self.totals
-        }
-    }
-
-    fn has_lease(&self, now: Nanos) -> bool {
-        now.saturating_sub(self.lease_from) < self.setup.staleness_max
-    }
-
-    /// Returns the hottest keys of an epoch, once it has ended.
-    pub fn take_hottest(&mut self) -> Option<Vec<super::hot::Hottest>> {
-        self.hot.take_hottest()
+        self.ending.drain(..).for_each(|closing| self.fills.slots.reopen(closing));
     }
 
     fn ask(&mut self, asked: Asked, words: &[&[u8]]) {
@@ -250,7 +178,7 @@ impl Follower {
 
     /// A connection stands.
     pub fn connected(&mut self, now: Nanos) {
-        self.totals.connects += 1;
+        self.fills.totals.connects += 1;
         (self.last_answer, self.db, self.db_now) = (now, 0, 0);
         let Setup { user, password, .. } = self.setup.clone();
         let user = user.unwrap_or_else(|| "default".to_owned());
@@ -296,106 +224,51 @@ impl Follower {
 
     /// The connection is gone: everything is dropped.
     pub fn lost(&mut self) {
-        self.slots.set_lease(0);
-        self.drop_all(Dropped::Lost);
-        (self.is_ready, self.lease_from) = (false, 0);
+        self.fills.lost();
         self.out.clear();
         self.replies = Replies::new();
         self.input = Vec::new();
         self.is_long = false;
         self.ttl = None;
-        self.fills = 0;
         for asked in std::mem::take(&mut self.asked) {
             if let Asked::Reopen(closings) = asked {
                 self.closings.extend(closings);
             }
         }
-        self.forms.values_mut().flatten().for_each(|known| known.is_filling = false);
-    }
-
-    fn drop_all(&mut self, why: Dropped) {
-        self.totals.dropped[why.index()] += 1;
-        self.slots.push_all();
     }
 
     /// The commands of these closings have been answered: hits are served again once all that they
     /// changed has been dropped.
     pub fn replied(&mut self, closing: Closing) {
-        match self.is_ready {
+        match self.fills.is_ready() {
             true => self.closings.push(closing),
             // Nothing is cached, and what is filled later has been asked for later.
-            false => self.slots.reopen(closing),
+            false => self.fills.slots.reopen(closing),
         }
     }
 
     /// A user is not known yet.
     pub fn user(&mut self, now: Nanos, name: &[u8]) {
-        if self.users.len() < USERS_MAX && self.users.add(name) && self.is_ready {
+        if self.users.len() < USERS_MAX && self.users.add(name) && self.fills.is_ready() {
             self.ask(Asked::User(name.into(), now), &[b"ACL", b"GETUSER", name]);
         }
     }
 
-    /// A read was reported as hot, or as not cached yet. A form that is new to a cached key has to
-    /// be hot by itself.
-    pub fn want(&mut self, now: Nanos, (hash, key): (u128, &[u8]), form: Form, is_hot: bool) {
-        match self.slots.slot(hash) {
-            Some(slot) if self.slots.key(slot) == Some(key) => {
-                let forms = self.forms.get(&slot);
-                let is_known = forms.is_none_or(|all| all.iter().any(|known| known.form == form));
-                if is_known || is_hot {
-                    self.fill(now, slot, form);
-                }
-            }
-            // Two keys of one hash: one of them is cached.
-            Some(_) => {}
-            None => self.hot.report(now, hash, key, form),
-        }
-    }
-
-    /// Drops the keys that may not be cached any more.
-    pub fn retain(&mut self, may: impl Fn(&[u8]) -> bool) {
-        let mut evicted = Vec::new();
-        self.hot.retain(&mut self.slots, may, &mut evicted);
-        for decision in evicted {
-            if let Decision::Evicted(slot) = decision {
-                self.forms.remove(&slot);
-            }
+    /// A read was reported as hot, or as not cached yet.
+    pub fn want(&mut self, now: Nanos, key: (u128, &[u8]), form: &Form, is_hot: bool) {
+        if let Some(slot) = self.fills.want(now, key, form, is_hot) {
+            self.fill(now, slot, form);
         }
     }
 
     /// Asks for a value, unless that is on its way.
-    fn fill(&mut self, now: Nanos, slot: SlotId, form: Form) {
-        let forms = self.forms.entry(slot).or_default();
-        let known = match forms.iter().position(|known| known.form == form) {
-            Some(at) => forms.get_mut(at),
-            None => {
-                // The first is the least used of late, or not.
-                if forms.len() >= VARIANTS_MAX
-                    && forms.first().is_some_and(|known| !known.is_filling)
-                {
-                    forms.remove(0);
-                }
-                let is_room = forms.len() < VARIANTS_MAX;
-                let known =
-                    Known { form: form.clone(), is_filling: false, not_before: 0, refused: 0 };
-                is_room.then(|| forms.push(known));
-                forms.last_mut().filter(|_| is_room)
-            }
-        };
-        let Some(known) = known.filter(|known| !known.is_filling && now >= known.not_before) else {
-            return;
-        };
-        if !self.is_ready || self.fills >= FILLS_MAX {
-            return;
-        }
-        let Some(ticket) = self.slots.begin_fill(slot) else { return };
-        known.is_filling = true;
-        self.fills += 1;
+    fn fill(&mut self, now: Nanos, slot: SlotId, form: &Form) {
+        let Some(fill) = self.fills.begin(now, slot, form) else { return };
         self.select(form.db);
-        let key = self.slots.key(slot).unwrap_or_default().to_vec();
+        let key = self.fills.slots.key(slot).unwrap_or_default().to_vec();
         self.ask(Asked::Ttl, &[b"PTTL", &key]);
         self.out.end().extend_from_slice(&form.request);
-        self.asked.push_back(Asked::Value(Box::new(Fill { ticket, form, sent: now })));
+        self.asked.push_back(Asked::Value(Box::new(fill)));
     }
 
     /// Does what is due.
@@ -407,7 +280,7 @@ impl Follower {
         if waits && now.saturating_sub(self.last_answer) > SILENT {
             return Err(Lost::Silent);
         }
-        if self.is_ready {
+        if self.fills.is_ready() {
             if !self.closings.is_empty() {
                 let closings = std::mem::take(&mut self.closings);
                 // They may have changed users, too.
@@ -421,33 +294,17 @@ impl Follower {
                 self.next_look = now + LOOK;
                 self.look(now);
                 self.touch();
-                let fresh = self.slots.slots().filter(|slot| self.slots.is_fresh(*slot));
-                self.filled = fresh.count() as u64;
+                self.fills.look();
             }
             if now >= self.next_commands {
                 self.next_commands = now + LOOK_COMMANDS;
                 self.ask(Asked::Commands, &[b"COMMAND"]);
             }
         }
-        self.decide(now);
-        Ok(())
-    }
-
-    fn decide(&mut self, now: Nanos) {
-        let mut decisions = std::mem::take(&mut self.decisions);
-        self.hot.decide(now, &mut self.slots, self.setup.observe, &mut decisions);
-        for decision in decisions.drain(..) {
-            match decision {
-                Decision::Evicted(slot) => {
-                    self.forms.remove(&slot);
-                }
-                Decision::Promoted(slot, forms) => {
-                    self.forms.remove(&slot);
-                    forms.into_iter().for_each(|form| self.fill(now, slot, form));
-                }
-            }
+        for (slot, form) in self.fills.decide(now) {
+            self.fill(now, slot, &form);
         }
-        self.decisions = decisions;
+        Ok(())
     }
 
     /// The server evicts by last use, and does not see hits.
@@ -456,9 +313,8 @@ impl Follower {
             return;
         }
         let mut keys: HashMap<u32, Vec<Vec<u8>>> = HashMap::new();
-        for (slot, forms) in &self.forms {
-            let (Some(key), Some(known)) = (self.slots.key(*slot), forms.first()) else { continue };
-            keys.entry(known.form.db).or_default().push(key.to_vec());
+        for (db, key) in self.fills.asked() {
+            keys.entry(db).or_default().push(key.to_vec());
         }
         for (db, keys) in keys {
             self.select(db);
@@ -482,7 +338,7 @@ impl Follower {
             rest = behind;
             let is_push = self.replies.is_push();
             let max = match self.asked.front() {
-                Some(Asked::Value(_)) if !is_push => self.setup.value_max,
+                Some(Asked::Value(_)) if !is_push => self.fills.limits.value_max,
                 _ => REPLY_MAX,
             };
             if self.input.len() + of_reply.len() > max {
@@ -513,14 +369,14 @@ impl Follower {
             return Ok(());
         }
         match keys.elements() {
-            None => self.drop_all(Dropped::Flush),
+            None => self.fills.drop_all(Dropped::Flush),
             Some(keys) => {
                 for key in keys {
-                    self.totals.pushes += 1;
+                    self.fills.totals.pushes += 1;
                     let hash =
                         crate::proxy::hash_of(self.setup.seed, key.text().unwrap_or_default());
-                    if let Some(slot) = self.slots.push(hash) {
-                        self.hot.written(slot);
+                    if let Some(slot) = self.fills.slots.push(hash) {
+                        self.fills.hot.written(slot);
                     }
                 }
             }
@@ -532,8 +388,8 @@ impl Follower {
         let Some(asked) = self.asked.pop_front() else { return Err(ReplyError::Place.into()) };
         let is_error = matches!(reply.first(), Some(b'-' | b'!'));
         match asked {
-            Asked::Setup(what) if is_error || is_long => return Err(refused(what, reply)),
-            Asked::Hello if is_error || is_long => return Err(refused("HELLO 3", reply)),
+            Asked::Setup(what) if is_error || is_long => return Err(Lost::refused(what, reply)),
+            Asked::Hello if is_error || is_long => return Err(Lost::refused("HELLO 3", reply)),
             Asked::Hello => {
                 let (hello, _) = resp::tree(reply)?;
                 let mode = hello.get(b"mode").and_then(Value::text);
@@ -559,7 +415,7 @@ impl Follower {
                 // What it may not read any more would be served to others until it changes.
                 let digest = xxhash_rust::xxh3::xxh3_64(reply);
                 if self.users.is_own(&name) && std::mem::replace(&mut self.own, digest) != digest {
-                    self.drop_all(Dropped::Changed);
+                    self.fills.drop_all(Dropped::Changed);
                 }
             }
             Asked::Commands => self.commands(reply),
@@ -568,19 +424,12 @@ impl Follower {
                 let role = role.elements().and_then(|all| all.first()?.text().map(<[u8]>::to_vec));
                 if self.role.is_some() && role.is_some() && role != self.role {
                     self.role = role;
-                    self.drop_all(Dropped::Changed);
+                    self.fills.drop_all(Dropped::Changed);
                     return Err(Lost::Role);
                 }
                 self.role = role.or(self.role.take());
             }
-            Asked::Beat(sent) => {
-                if !self.is_ready {
-                    self.is_ready = true;
-                    tracing::info!("follows the server");
-                }
-                self.lease_from = self.lease_from.max(sent);
-                self.slots.set_lease(sent + self.setup.staleness_max);
-            }
+            Asked::Beat(sent) => self.fills.beat(sent),
             Asked::Ttl => self.ttl = resp::tree(reply).ok().and_then(|(ttl, _)| ttl.integer()),
             Asked::Value(fill) => {
                 let value = match (is_long, is_error || fill.form.db != self.db_now) {
@@ -591,7 +440,7 @@ impl Follower {
                 self.filled(now, &fill, value);
             }
             Asked::Reopen(closings) => {
-                self.drop_all(Dropped::Command);
+                self.fills.drop_all(Dropped::Command);
                 self.ending.extend(closings);
             }
         }
@@ -606,7 +455,7 @@ impl Follower {
         match Commands::of_reply(reply) {
             Ok(commands) => {
                 if self.commands_seen != 0 {
-                    self.drop_all(Dropped::Changed);
+                    self.fills.drop_all(Dropped::Changed);
                 }
                 self.commands = Arc::new(commands);
                 (self.commands_seen, self.is_new) = (digest, true);
@@ -617,40 +466,23 @@ impl Follower {
 
     /// Both replies of a fill have come.
     fn filled(&mut self, now: Nanos, fill: &Fill, value: Result<Box<[u8]>, Unfilled>) {
-        self.fills = self.fills.saturating_sub(1);
-        let slot = fill.ticket.slot();
         let ttl = self.ttl.take().ok_or(Unfilled::Error);
-        let result = value.and_then(|reply| self.take(now, fill, reply, ttl?));
-        let known = self.forms.get_mut(&slot);
-        let known = known.and_then(|forms| forms.iter_mut().find(|known| known.form == fill.form));
-        if let Some(known) = known {
-            known.is_filling = false;
-            known.refused = match result {
-                Err(Unfilled::Error | Unfilled::Long | Unfilled::Memory) => known.refused + 1,
-                _ => 0,
-            };
-            // Twice as long after each: a long value costs the server as much each time.
-            let doublings = known.refused.min(REFUSED_DOUBLINGS);
-            known.not_before = if doublings == 0 { 0 } else { now + (REFUSED << (doublings - 1)) };
-        }
-        match result {
-            Ok(()) => self.totals.fills += 1,
-            Err(why) => self.totals.unfilled[why.index()] += 1,
-        }
+        let filled = value.and_then(|reply| self.take(now, fill, reply, ttl?));
+        self.fills.end(now, fill, filled);
     }
 
     fn take(
-        &mut self,
+        &self,
         now: Nanos,
         fill: &Fill,
         reply: Box<[u8]>,
         ttl: i64,
-    ) -> Result<(), Unfilled> {
+    ) -> Result<Filled, Unfilled> {
         let slot = fill.ticket.slot();
         // A cluster does not say that an absent key's slot has moved.
         let age_max = match self.is_cluster {
-            true => self.setup.max_age.min(self.setup.staleness_max),
-            false => self.setup.max_age,
+            true => self.fills.limits.max_age.min(self.fills.limits.staleness_max),
+            false => self.fills.limits.max_age,
         };
         let age = match ttl {
             // Without a value, or without expiry.
@@ -662,7 +494,7 @@ impl Follower {
             return Err(Unfilled::Expired);
         }
         let resp2 = resp::to_resp2(&reply, fill.form.null).ok_or(Unfilled::Error)?;
-        let (mut variants, before) = self.slots.replies(slot);
+        let (mut variants, before) = self.fills.slots.replies(slot);
         if before <= now {
             variants.clear();
         } else {
@@ -680,34 +512,15 @@ impl Follower {
             resp3: reply,
             resp2: resp2.into(),
         });
-        let key = self.slots.key(slot).ok_or(Unfilled::Changed)?.to_vec();
-        let filled = Filled::new(&key, expires_at, variants).ok_or(Unfilled::Memory)?;
-        if filled.bytes() > self.setup.bytes_max {
-            return Err(Unfilled::Long);
-        }
-        match self.slots.accept(fill.ticket, filled) {
-            Ok(()) => Ok(()),
-            Err(Refused::Changed | Refused::OtherKey) => Err(Unfilled::Changed),
-            Err(Refused::Full) => {
-                self.evict_for(slot);
-                Err(Unfilled::Memory)
-            }
-        }
-    }
-
-    /// Evicts the coldest of some, for a value that has no room and is hotter.
-    fn evict_for(&mut self, slot: SlotId) {
-        let heat = self.hot.heat(slot, &mut self.slots);
-        let coldest = self.hot.coldest(&mut self.slots).filter(|(_, cold)| *cold < heat);
-        if let Some((coldest, _)) = coldest.filter(|(coldest, _)| *coldest != slot) {
-            self.slots.evict(coldest);
-            self.hot.forget(coldest);
-            self.forms.remove(&coldest);
-        }
+        let key = self.fills.slots.key(slot).ok_or(Unfilled::Changed)?;
+        Filled::new(key, expires_at, variants).ok_or(Unfilled::Memory)
     }
 }
 
-fn refused(what: &'static str, reply: &[u8]) -> Lost {
-    let text = String::from_utf8_lossy(reply);
-    Lost::Refused(what, text.trim().trim_start_matches('-').to_owned())
+impl Lost {
+    /// The server has answered what it should not.
+    pub fn refused(what: &'static str, reply: &[u8]) -> Lost {
+        let text = String::from_utf8_lossy(reply);
+        Lost::Refused(what, text.trim().trim_start_matches('-').to_owned())
+    }
 }

@@ -6,10 +6,13 @@
 //!   clock ────────────┘                         └─▶ commands and users, for workers
 //! ```
 
+mod fills;
 mod follow;
 mod hot;
 
-pub use self::hot::{COUNTING, Heat, Hottest};
+pub use self::fills::{Fill, Fills};
+pub use self::follow::{BEAT, Follower, Lost, SILENT};
+pub use self::hot::{COUNTING, Heat, Hottest, Nanos, SECOND};
 
 /// What decides which keys are hot, in figures.
 pub mod heat {
@@ -19,13 +22,17 @@ pub mod heat {
     };
 }
 
-use self::follow::{BEAT, Follower, Setup};
-use self::hot::{Hot, Nanos};
+use self::fills::Limits;
+use self::follow::Setup;
+use self::hot::Hot;
 use super::form::Form;
+use super::memcached;
+use super::protocol;
 use super::session::Rules;
 use super::settings::{Mode, ProxySettings};
 use super::slots::{self, Closing};
 use super::stream::{Failed, Stream};
+use super::upstream::Protocol;
 use super::{Shared, locked};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -56,6 +63,8 @@ pub enum Note {
     Replied(Closing),
     /// A user that is not known.
     User(Box<[u8]>),
+    /// A key that is not to be cached for a while.
+    LeaveOut(u128),
 }
 
 /// See the module.
@@ -63,7 +72,7 @@ pub struct Core {
     poll: Poll,
     shared: Arc<Shared>,
     notes: Receiver<Note>,
-    follower: Follower,
+    follower: protocol::Follower,
     rules: Arc<Rules>,
     /// Keys read until the last epoch ended.
     read_keys: u64,
@@ -89,21 +98,30 @@ impl Core {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let setup = Setup {
-            user: settings.upstream.user.clone(),
-            password: settings.upstream.password.clone(),
+        let limits = Limits {
             staleness_max: nanos(settings.staleness_max),
-            max_age: nanos(settings.max_age),
+            max_age: nanos(settings.age_max()),
             value_max: settings.value_max,
             bytes_max: settings.memory << 20,
             observe: settings.mode == Mode::Observe,
+        };
+        let fills = Fills::new(slots, Hot::new(keepers, shared.seed), limits);
+        let setup = Setup {
+            user: settings.upstream.user.clone(),
+            password: settings.upstream.password.clone(),
             seed: shared.seed,
         };
-        let hot = Hot::new(keepers, shared.seed);
+        let follower = match settings.upstream.protocol {
+            Protocol::Redis => protocol::Follower::Redis(Follower::new(setup, fills)),
+            Protocol::Memcached => protocol::Follower::Memcached(memcached::Follower::new(
+                shared.flushes.clone(),
+                fills,
+            )),
+        };
         let core = Core {
             poll,
             notes,
-            follower: Follower::new(setup, slots, hot),
+            follower,
             rules: shared.rules.load_full(),
             read_keys: 0,
             stream: None,
@@ -135,7 +153,7 @@ impl Core {
             }
             self.publish(now);
         }
-        *locked(&self.shared.core_totals) = self.follower.totals(self.shared.now());
+        *locked(&self.shared.core_totals) = self.follower.fills().totals(self.shared.now());
         self.follower.lost();
         Ok(())
     }
@@ -148,12 +166,12 @@ impl Core {
         if is_ready {
             self.read(now)?;
         }
-        if self.follower.is_ready() {
+        if self.follower.fills().is_ready() {
             self.said = None;
         }
         let rules = self.shared.rules.load_full();
         if !Arc::ptr_eq(&rules, &self.rules) {
-            self.follower.retain(|key| rules.may_cache(key));
+            self.follower.fills().retain(|key| rules.may_cache(key));
             self.rules = rules;
         }
         for note in self.notes.try_iter().take(NOTES) {
@@ -161,15 +179,20 @@ impl Core {
                 // A worker may not know the rules of this moment yet.
                 Note::Want { key, .. } if !self.rules.may_cache(&key) => {}
                 Note::Want { hash, key, form, is_hot } => {
-                    self.follower.want(now, (hash, &key), form, is_hot);
+                    self.follower.want(now, (hash, &key), &form, is_hot);
                 }
                 Note::Replied(closing) => self.follower.replied(closing),
-                Note::User(name) => self.follower.user(now, &name),
+                Note::User(name) => {
+                    if let protocol::Follower::Redis(redis) = &mut self.follower {
+                        redis.user(now, &name);
+                    }
+                }
+                Note::LeaveOut(hash) => self.follower.fills().leave_out(now, hash),
             }
         }
         self.follower.tick(now).map_err(io::Error::other)?;
         match &mut self.stream {
-            Some((stream, _, true)) => _ = stream.write(&mut self.follower.out)?,
+            Some((stream, _, true)) => _ = stream.write(self.follower.out())?,
             Some((stream, ..)) => stream.in_time().map_err(io::Error::from)?,
             None => {}
         }
@@ -269,23 +292,25 @@ impl Core {
     }
 
     fn publish(&mut self, now: Nanos) {
-        self.shared.is_cluster.store(self.follower.is_cluster(), Ordering::Relaxed);
-        if let Some((commands, users, greeting)) = self.follower.news() {
-            self.shared.greeting.store(greeting.map(Arc::new));
-            self.shared.commands.store(commands);
-            self.shared.users.store(Arc::new(users));
-            // Pairs with `Ways::refresh`.
-            self.shared.version.fetch_add(1, Ordering::Release);
+        if let protocol::Follower::Redis(redis) = &mut self.follower {
+            self.shared.is_cluster.store(redis.is_cluster(), Ordering::Relaxed);
+            if let Some((commands, users, greeting)) = redis.news() {
+                self.shared.greeting.store(greeting.map(Arc::new));
+                self.shared.commands.store(commands);
+                self.shared.users.store(Arc::new(users));
+                // Pairs with `Ways::refresh`.
+                self.shared.version.fetch_add(1, Ordering::Release);
+            }
+            redis.published();
         }
-        self.follower.published();
-        if let Some(keys) = self.follower.take_hottest() {
+        if let Some(keys) = self.follower.fills().take_hottest() {
             let all = self.shared.totals.iter().map(|totals| locked(totals).read_keys).sum::<u64>();
             let reads = all - std::mem::replace(&mut self.read_keys, all);
             *locked(&self.shared.hottest) = Heat { keys, reads };
         }
         if now >= self.next_publish {
             self.next_publish = now + BEAT;
-            *locked(&self.shared.core_totals) = self.follower.totals(now);
+            *locked(&self.shared.core_totals) = self.follower.fills().totals(now);
         }
     }
 }

@@ -34,14 +34,16 @@ mod sharing;
 mod tests;
 
 pub use change::{Change, Confirms, Effect, Marks, Topic};
-use owed::Queue;
+pub use owed::{Front, Queue};
 pub use sharing::{Greeting, Place};
 
 use super::Shared;
 use super::buffer::Out;
+use super::core::Note;
+use super::form::Form;
 use super::settings::{Order, Prefixes, Scripts};
-use super::slots::Mark;
-use super::totals::ProxyTotals;
+use super::slots::{Mark, Miss};
+use super::totals::{Missed, ProxyTotals};
 use super::ways::Ways;
 use overbank::sketch::Counter;
 use overbank_wire::resp;
@@ -66,6 +68,8 @@ pub const SILENT_MAX: usize = 1 << 12;
 pub enum End {
     /// The client sent what is no request; the error is written once all before it is answered.
     Refused,
+    /// The server sent what nothing had asked for; the client gets it.
+    Unasked,
 }
 
 /// The server sent what is no reply.
@@ -95,6 +99,58 @@ pub struct Turn<'a> {
     pub totals: &'a mut ProxyTotals,
     /// Monotonic nanoseconds.
     pub now: u64,
+}
+
+impl Turn<'_> {
+    /// A key is not to be cached for a while.
+    pub fn leave_out(&mut self, hash: u128) {
+        let sent = self.ways.tell(Note::LeaveOut(hash), true);
+        self.totals.not_reported += u64::from(!sent);
+    }
+
+    /// A key had no hit: reports it to the core if it is hot, or if its value is over. `of_form`
+    /// stands for the form of the request.
+    pub fn missed(
+        &mut self,
+        (hash, key): (u128, &[u8]),
+        of_form: u128,
+        miss: Miss,
+        form: impl FnOnce() -> Form,
+    ) {
+        let Turn { ways, counter, totals, now, .. } = self;
+        // Reads behind an earlier command count, too: in a deep pipeline, they are most reads
+        // of a hot key.
+        let is_hot = counter.count_batch(&[hash]) != 0;
+        let (wants, at_once) = match miss {
+            Miss::Absent => (is_hot, false),
+            Miss::Stale | Miss::Expired | Miss::Other => (true, true),
+            Miss::Closed | Miss::Lease | Miss::InFlight => (false, false),
+        };
+        if wants && ways.rules.may_cache(key) && ways.is_due(of_form, *now) {
+            // A new form of a hot key has to be hot by itself.
+            let is_hot = is_hot || counter.count_batch(&[of_form]) != 0;
+            totals.wanted += 1;
+            let note = Note::Want { hash, key: key.into(), form: form(), is_hot };
+            totals.not_reported += u64::from(!ways.tell(note, at_once));
+        }
+    }
+}
+
+/// Returns the reason of a miss as it is counted.
+pub const fn reason(miss: Miss) -> Missed {
+    match miss {
+        Miss::Absent => Missed::NotCached,
+        Miss::Stale => Missed::NotFilled,
+        Miss::Other => Missed::Form,
+        Miss::InFlight => Missed::Writing,
+        Miss::Expired => Missed::Expired,
+        Miss::Closed | Miss::Lease => Missed::Closed,
+    }
+}
+
+/// Returns the bit of a key in the filter of those under way.
+pub const fn bit(hash: u128) -> u64 {
+    1 << ((hash >> 64) as u32 & 63)
 }
 
 /// Versions of RESP.
@@ -275,7 +331,8 @@ impl Session {
 
     /// The connection is over. What has not been answered may still be done by the server: its keys
     /// stay out for a while.
-    pub fn lost(&mut self, ways: &mut Ways, totals: &mut ProxyTotals) {
+    pub fn lost(&mut self, turn: &mut Turn<'_>) {
+        let Turn { ways, totals, .. } = turn;
         let effects: Vec<Effect> = self.owed.abandon().collect();
         for effect in effects {
             let (marks, closing) = effect.into_parts();

@@ -100,6 +100,14 @@ impl<E> Queue<E> {
         }
     }
 
+    /// Returns what the last reply of the server changes, if nothing is owed behind it.
+    pub fn back(&mut self) -> Option<&mut E> {
+        match self.queue.back_mut() {
+            Some(Owed::Reply(effect)) => Some(effect),
+            _ => None,
+        }
+    }
+
     /// Takes the next reply of the server, which has come to its end. Local replies that waited for
     /// it go to `out` by [`Queue::release`].
     pub fn take(&mut self) -> Front<E> {

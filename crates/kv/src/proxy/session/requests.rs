@@ -3,10 +3,9 @@
 use super::sharing::{Place, Share};
 use super::{
     Change, Confirms, Effect, End, Large, Marks, OUT_MAX, OWED_MAX, QUEUED_MAX, SILENT_MAX,
-    SKELETON_ARGS, SKELETON_MAX, Session, State, Topic, Turn, Version,
+    SKELETON_ARGS, SKELETON_MAX, Session, State, Topic, Turn, Version, bit, reason,
 };
 use crate::proxy::commands::{Access, Class, Command, GET, Keys, Null, ReplyMode};
-use crate::proxy::core::Note;
 use crate::proxy::form::{Form, normalise};
 use crate::proxy::hash_of;
 use crate::proxy::settings::{Order, Scripts};
@@ -276,7 +275,6 @@ impl Session {
         (reply, form): (&mut Vec<u8>, &mut Vec<u8>),
         turn: &mut Turn<'_>,
     ) -> Result<(), Missed> {
-        let Turn { ways, counter, shared, totals, now } = turn;
         let db = self.state.db.ok_or(Missed::Connection)?;
         let is_mget = command.name() == "mget";
         let normalised = match is_mget {
@@ -286,7 +284,7 @@ impl Session {
         let keys = 1..if is_mget { request.len() } else { 2 };
         if is_mget {
             // A cluster refuses keys of different slots.
-            if keys.len() > 1 && shared.is_cluster.load(Ordering::Relaxed) {
+            if keys.len() > 1 && turn.shared.is_cluster.load(Ordering::Relaxed) {
                 return Err(Missed::Form);
             }
             resp::array(keys.len(), reply);
@@ -294,12 +292,12 @@ impl Session {
         let mut result = Ok(());
         for index in keys {
             let key = request.arg(index).unwrap_or_default();
-            let hash = hash_of(shared.seed, key);
-            totals.read_keys += 1;
+            let hash = hash_of(turn.shared.seed, key);
+            turn.totals.read_keys += 1;
             let query = Query { hash, key, db, request: normalised };
             let three = self.state.version == Version::Three;
             let found = match self.under_way & bit(hash) {
-                0 => ways.slots.hit(&query, *now, |variant| {
+                0 => turn.ways.slots.hit(&query, turn.now, |variant| {
                     reply.extend_from_slice(if three { &variant.resp3 } else { &variant.resp2 });
                 }),
                 _ => Err(Miss::Absent),
@@ -311,40 +309,14 @@ impl Session {
                 continue;
             };
             let waits = self.under_way & bit(hash) != 0;
-            result = Err(if waits { Missed::Order } else { missed(miss) });
-            // Reads behind an earlier command count, too: in a deep pipeline, they are most reads
-            // of a hot key.
-            let is_hot = counter.count_batch(&[hash]) != 0;
-            let (wants, at_once) = match miss {
-                Miss::Absent => (is_hot, false),
-                Miss::Stale | Miss::Expired | Miss::Other => (true, true),
-                Miss::Closed | Miss::Lease | Miss::InFlight => (false, false),
-            };
-            let of_form = hash ^ hash_of(shared.seed, normalised);
-            if wants && ways.rules.may_cache(key) && ways.is_due(of_form, *now) {
-                // A new form of a hot key has to be hot by itself.
-                let is_hot = is_hot || counter.count_batch(&[of_form]) != 0;
-                let form = match is_mget {
-                    true => Form::new(db, normalised, null, [&b"GET"[..], key].into_iter()),
-                    false => Form::new(db, normalised, null, request.args()),
-                };
-                totals.wanted += 1;
-                let note = Note::Want { hash, key: key.into(), form, is_hot };
-                totals.not_reported += u64::from(!ways.tell(note, at_once));
-            }
+            result = Err(if waits { Missed::Order } else { reason(miss) });
+            let of_form = hash ^ hash_of(turn.shared.seed, normalised);
+            turn.missed((hash, key), of_form, miss, || match is_mget {
+                true => Form::new(db, normalised, null, [&b"GET"[..], key].into_iter()),
+                false => Form::new(db, normalised, null, request.args()),
+            });
         }
         result
-    }
-}
-
-const fn missed(miss: Miss) -> Missed {
-    match miss {
-        Miss::Absent => Missed::NotCached,
-        Miss::Stale => Missed::NotFilled,
-        Miss::Other => Missed::Form,
-        Miss::InFlight => Missed::Writing,
-        Miss::Expired => Missed::Expired,
-        Miss::Closed | Miss::Lease => Missed::Closed,
     }
 }
 
@@ -612,11 +584,6 @@ fn mark(writes: &[u128], slots: &mut slots::Worker) -> Option<Marks> {
         [hash] => Some(Marks::One(slots.begin_write(*hash))),
         many => Some(Marks::Many(many.iter().map(|hash| slots.begin_write(*hash)).collect())),
     }
-}
-
-/// Returns the bit of a key in the filter of those under way.
-const fn bit(hash: u128) -> u64 {
-    1 << ((hash >> 64) as u32 & 63)
 }
 
 impl Large {

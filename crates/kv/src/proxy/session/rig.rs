@@ -1,12 +1,15 @@
 //! A session with all that it stands on, but without sockets, for tests and the fuzz target.
 
-use super::{OUT_MAX, OWED_MAX, Place, Rules, Session, Turn};
+use super::{OUT_MAX, OWED_MAX, Place, Rules, Turn};
 use crate::proxy::buffer::Out;
 use crate::proxy::commands::{Commands, GET};
 use crate::proxy::core::{COUNTING, Note};
+use crate::proxy::memcached::Item;
+use crate::proxy::protocol::Session;
 use crate::proxy::settings::{Lanes, Order};
 use crate::proxy::slots::{self, Filled, Variant};
 use crate::proxy::totals::{CoreTotals, ProxyTotals};
+use crate::proxy::upstream::Protocol;
 use crate::proxy::users::Users;
 use crate::proxy::ways::Ways;
 use crate::proxy::{Shared, hash_of};
@@ -44,7 +47,7 @@ pub struct Rig {
 
 impl Rig {
     /// Returns a session of a client that may read everything, before an empty cache.
-    pub fn new(order: Order) -> Rig {
+    pub fn new(protocol: Protocol, order: Order) -> Rig {
         let poll = Poll::new().expect("a poll");
         let wake = Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));
         let (mut core, mut workers) =
@@ -72,6 +75,8 @@ impl Rig {
             commands: ArcSwap::from_pointee(Commands::builtin()),
             users: ArcSwap::from_pointee(users),
             is_cluster: AtomicBool::new(false),
+            protocol,
+            flushes: Arc::default(),
             version: AtomicU64::new(0),
             totals: Vec::new(),
             core_totals: Mutex::new(CoreTotals::default()),
@@ -81,7 +86,7 @@ impl Rig {
         let slots = workers.remove(0);
         let mut ways = Ways::new(slots, to_core, wake, Duration::from_millis(1));
         ways.refresh(&shared);
-        let (session, totals) = (Session::new(Place::Own), ProxyTotals::default());
+        let (session, totals) = (Session::new(protocol, Place::Own), ProxyTotals::default());
         let (_keeper, _poll) = (keeper, poll);
         Rig { session, totals, ways, shared, counter, core, notes, now: 0, _keeper, _poll }
     }
@@ -126,8 +131,6 @@ impl Rig {
 
     /// Fills a key from what the server holds now.
     pub fn fill(&mut self, key: &[u8], value: impl Fn(u32) -> Option<Vec<u8>>) {
-        let slot = self.core.slot(hash_of(self.shared.seed, key));
-        let Some(ticket) = slot.and_then(|slot| self.core.begin_fill(slot)) else { return };
         let variants = (0..DBS).map(|db| {
             let (mut resp2, mut resp3) = (b"$-1\r\n".to_vec(), b"_\r\n".to_vec());
             if let Some(value) = value(db) {
@@ -137,15 +140,37 @@ impl Rig {
             }
             Variant { db, request: [GET].into(), resp3: resp3.into(), resp2: resp2.into() }
         });
-        let filled = Filled::new(key, u64::MAX, variants.collect()).expect("few replies");
+        self.accept(key, variants.collect());
+    }
+
+    /// Fills a key with an item of memcached, or with the absence of one.
+    pub fn fill_item(&mut self, key: &[u8], item: Option<Item<'_>>) {
+        self.accept(key, vec![Item::variant(item)]);
+    }
+
+    fn accept(&mut self, key: &[u8], variants: Vec<Variant>) {
+        let slot = self.core.slot(hash_of(self.shared.seed, key));
+        let Some(ticket) = slot.and_then(|slot| self.core.begin_fill(slot)) else { return };
+        let filled = Filled::new(key, u64::MAX, variants).expect("few replies");
         self.core.accept(ticket, filled).expect("nothing has changed since");
     }
 
+    /// Returns whether another connection would get a hit for an item.
+    #[cfg(test)]
+    pub fn would_hit(&mut self, key: &[u8]) -> bool {
+        let hash = hash_of(self.shared.seed, key);
+        let query = slots::Query { hash, key, db: 0, request: &[] };
+        self.ways.slots.hit(&query, self.now, |_| ()).is_ok()
+    }
+
     fn check(&self, len: usize) {
-        let Session { to_client, to_server, owed, .. } = &self.session;
+        let (to_client, to_server, owed, held) = match &self.session {
+            Session::Redis(it) => (&it.to_client, &it.to_server, it.owed.len(), it.owed.held()),
+            Session::Memcached(it) => (&it.to_client, &it.to_server, it.owed.len(), it.owed.held()),
+        };
         let most = 2 * OUT_MAX + (1 << 20) + 4 * len;
         assert!(to_client.len() <= most && to_server.len() <= most);
-        assert!(owed.len() <= OWED_MAX + len && owed.held() <= most);
+        assert!(owed <= OWED_MAX + len && held <= most);
         let missed = self.totals.missed.iter().sum::<u64>();
         assert_eq!(self.totals.reads, self.totals.hits + missed);
         let ProxyTotals { commands, hits, forwarded, refused, .. } = self.totals;
@@ -154,7 +179,8 @@ impl Rig {
 
     /// Ends the session and checks that each mark and each closing has ended.
     pub fn end(mut self) {
-        self.session.lost(&mut self.ways, &mut self.totals);
+        let (session, mut turn) = self.turn();
+        session.lost(&mut turn);
         let later = Instant::now() + Duration::from_secs(3600);
         for _ in 0..1 << 16 {
             self.ways.release_late(later);
@@ -194,13 +220,18 @@ fn is_within(part: &[u8], whole: &[u8]) -> bool {
     part.iter().all(|byte| rest.any(|other| other == byte))
 }
 
-/// Runs a session under any bytes of both sides. Input: steps of a byte that says the side and how
-/// many bytes, then these bytes.
+/// Runs sessions of both protocols under any bytes of both sides. Input: steps of a byte that says
+/// the side and how many bytes, then these bytes.
 ///
 /// # Panics
-/// A bound or a promise of the session does not hold.
+/// A bound or a promise of a session does not hold.
 pub fn torture(data: &[u8]) {
-    let mut rig = Rig::new(Order::Key);
+    torture_one(Protocol::Redis, data);
+    torture_one(Protocol::Memcached, data);
+}
+
+fn torture_one(protocol: Protocol, data: &[u8]) {
+    let mut rig = Rig::new(protocol, Order::Key);
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
     let mut rest = data;
@@ -219,13 +250,22 @@ pub fn torture(data: &[u8]) {
                 }
                 servers.extend_from_slice(bytes);
             }
+            _ if protocol == Protocol::Memcached => {
+                let item = Item { words: b"0 1 2", is_base64: false, value: b"v\r\n" };
+                KEYS.iter().for_each(|key| rig.fill_item(key, Some(item)));
+            }
             _ => KEYS.iter().for_each(|key| rig.fill(key, |db| (db == 0).then(|| b"v".to_vec()))),
         }
-        to_client.extend(drain(&mut rig.session.to_client));
-        to_server.extend(drain(&mut rig.session.to_server));
+        to_client.extend(drain(rig.session.for_client()));
+        to_server.extend(drain(rig.session.for_server()));
+        let own = rig.totals.hits + rig.totals.refused;
+        if protocol == Protocol::Memcached {
+            // No-ops from here, and their replies, are of no side.
+            assert!(own > 0 || is_within(&to_client, &servers), "bytes that no side sent");
+            continue;
+        }
         assert!(is_within(&to_server, &clients), "bytes that the client did not send");
         assert!(is_within(&servers, &to_client), "bytes of the server were lost");
-        let own = rig.totals.hits + rig.totals.refused;
         assert!(own > 0 || to_client == servers, "bytes that the server did not send");
     }
     rig.end();

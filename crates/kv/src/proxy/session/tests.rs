@@ -3,6 +3,7 @@
 use super::rig::{KEYS, Rig, drain, torture};
 use super::{End, OUT_MAX};
 use crate::proxy::settings::Order;
+use crate::proxy::upstream::Protocol;
 use overbank_wire::resp::{self, Requests};
 use overbank_wire::scan::Scan;
 use proptest::prelude::*;
@@ -268,7 +269,8 @@ fn cut(bytes: &mut VecDeque<u8>, most: usize) -> Vec<u8> {
 
 /// Runs the steps; returns the hits.
 fn same(steps: &[Step], ends: bool, order: Order) -> Result<u64, TestCaseError> {
-    let (mut rig, mut behind, mut direct) = (Rig::new(order), Model::new(), Model::new());
+    let (mut rig, mut behind, mut direct) =
+        (Rig::new(Protocol::Redis, order), Model::new(), Model::new());
     let (mut wire, mut got, mut asked) = (VecDeque::new(), Vec::new(), Vec::new());
     let all = steps.iter().copied().chain(ends.then_some(Step::Ask(34, 0)));
     let last = (0..400).flat_map(|_| [Step::Client(1 << 16), Step::Server(1 << 16)]);
@@ -294,8 +296,8 @@ fn same(steps: &[Step], ends: bool, order: Order) -> Result<u64, TestCaseError> 
                 rig.fill(key, |db| behind.store.get(&(db, key.to_vec())).cloned());
             }
         }
-        behind.take(&drain(&mut rig.session.to_server));
-        got.extend(drain(&mut rig.session.to_client));
+        behind.take(&drain(rig.session.for_server()));
+        got.extend(drain(rig.session.for_client()));
     }
     direct.take(&asked);
     let wanted: Vec<u8> = direct.out.into_iter().collect();
@@ -379,9 +381,9 @@ const PIECES: [&[u8]; 36] = [
 
 /// A session that has asked for this and whose server has said that.
 fn rig(client: &[u8], server: &[u8]) -> Rig {
-    let mut rig = Rig::new(Order::Key);
+    let mut rig = Rig::new(Protocol::Redis, Order::Key);
     assert!(rig.client(client));
-    drain(&mut rig.session.to_server);
+    drain(rig.session.for_server());
     assert!(rig.server(server));
     rig
 }
@@ -406,12 +408,12 @@ fn a_hit_is_not_written_into_a_push() {
     assert!(rig.server(b">2\r\n+in"));
     assert!(rig.client(b"GET a\r\n"));
     assert!(rig.server(b"fo\r\n:1\r\n$1\r\nv\r\n"));
-    let got = drain(&mut rig.session.to_client);
+    let got = drain(rig.session.for_client());
     assert_eq!(got, b"%1\r\n+proto\r\n:3\r\n>2\r\n+info\r\n:1\r\n$1\r\nv\r\n");
     assert_eq!(rig.totals.hits, 0);
     assert!(rig.client(b"GET a\r\n"));
     assert_eq!(
-        (drain(&mut rig.session.to_client).as_slice(), rig.totals.hits),
+        (drain(rig.session.for_client()).as_slice(), rig.totals.hits),
         (&b"$1\r\nv\r\n"[..], 1)
     );
     rig.end();
@@ -419,12 +421,12 @@ fn a_hit_is_not_written_into_a_push() {
 
 #[test]
 fn what_waits_behind_a_reply_is_written_before_replies_stop() {
-    let mut rig = Rig::new(Order::Key);
+    let mut rig = Rig::new(Protocol::Redis, Order::Key);
     rig.fill(b"a", value);
     assert!(rig.client(b"SET b 1\r\nGET a\r\nMULTI\r\nCLIENT REPLY OFF\r\nSET c 1\r\n"));
     assert_eq!(rig.totals.hits, 1);
     assert!(rig.server(b"+OK\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n"));
-    let got = drain(&mut rig.session.to_client);
+    let got = drain(rig.session.for_client());
     assert_eq!(got, b"+OK\r\n$1\r\nv\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n");
     rig.end();
 }
@@ -432,31 +434,31 @@ fn what_waits_behind_a_reply_is_written_before_replies_stop() {
 #[test]
 fn a_push_inside_a_reply_passes() {
     let mut rig = rig(b"HELLO 3\r\n", b"%1\r\n+proto\r\n:3\r\n");
-    drain(&mut rig.session.to_client);
+    drain(rig.session.for_client());
     assert!(rig.client(b"MULTI\r\nPUBLISH c x\r\nSET a 1\r\nEXEC\r\n"));
     let reply = b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n>2\r\n+message\r\n+x\r\n:1\r\n+OK\r\n";
     for byte in reply {
         assert!(rig.server(&[*byte]));
     }
-    assert_eq!(drain(&mut rig.session.to_client), reply);
+    assert_eq!(drain(rig.session.for_client()), reply);
     rig.end();
 }
 
 #[test]
 fn the_error_of_no_request_comes_behind_what_is_owed() {
-    let mut rig = Rig::new(Order::Key);
+    let mut rig = Rig::new(Protocol::Redis, Order::Key);
     assert!(rig.client(b"SET b 1\r\n*1\r\n+x\r\n"));
-    assert_eq!(rig.session.end, Some(End::Refused));
-    assert!(drain(&mut rig.session.to_client).is_empty());
+    assert_eq!(rig.session.end(), Some(End::Refused));
+    assert!(drain(rig.session.for_client()).is_empty());
     assert!(rig.server(b"+OK\r\n"));
-    let got = drain(&mut rig.session.to_client);
+    let got = drain(rig.session.for_client());
     assert_eq!(got, b"+OK\r\n-ERR Protocol error: expected '$', got '+'\r\n");
     rig.end();
 }
 
 #[test]
 fn what_may_write_keys_that_are_not_kept_closes_the_cache() {
-    let mut rig = Rig::new(Order::Key);
+    let mut rig = Rig::new(Protocol::Redis, Order::Key);
     rig.fill(b"a", value);
     let mut words = vec![b"DEL".to_vec()];
     words.extend((0..70_000).map(|n| n.to_string().into_bytes()));
@@ -464,7 +466,7 @@ fn what_may_write_keys_that_are_not_kept_closes_the_cache() {
     resp::command(&words, &mut bytes);
     for part in bytes.chunks(60_000) {
         assert!(rig.client(part));
-        drain(&mut rig.session.to_server);
+        drain(rig.session.for_server());
     }
     assert_eq!(rig.totals.closings, 1);
     assert!(rig.client(b"GET a\r\n"));
@@ -478,20 +480,20 @@ fn what_may_write_keys_that_are_not_kept_closes_the_cache() {
 
 #[test]
 fn a_client_that_does_not_read_gets_no_hits_beyond_the_bound() {
-    let mut rig = Rig::new(Order::Key);
+    let mut rig = Rig::new(Protocol::Redis, Order::Key);
     rig.fill(b"a", |_| Some(vec![b'v'; 60_000]));
     for _ in 0..100 {
         assert!(rig.client(b"GET a\r\nMGET a a a a a a a a\r\n"));
-        drain(&mut rig.session.to_server);
+        drain(rig.session.for_server());
     }
-    assert!(rig.session.to_client.len() < 2 * OUT_MAX);
+    assert!(rig.session.for_client().len() < 2 * OUT_MAX);
     assert!(rig.totals.missed[crate::proxy::totals::Missed::Room.index()] > 0);
     rig.end();
 }
 
 #[test]
 fn many_writes_without_replies_close_the_cache_until_replies_come_again() {
-    let mut rig = Rig::new(Order::Key);
+    let mut rig = Rig::new(Protocol::Redis, Order::Key);
     assert!(rig.client(b"PING\r\n"));
     assert!(rig.server(b"+PONG\r\n"));
     assert!(rig.client(b"CLIENT REPLY OFF\r\n"));

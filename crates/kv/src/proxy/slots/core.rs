@@ -52,6 +52,8 @@ struct Owner {
     bytes: usize,
     /// What the workers' counters of its hits added up to.
     hits: u32,
+    /// Its word when its writes were last counted.
+    counted: State,
 }
 
 /// The core's half of the cache.
@@ -82,8 +84,8 @@ impl Core {
         Some((self.owners.get(index)?.as_ref()?, self.shared.slots.get(index)?))
     }
 
-    /// Returns the sum of the workers' counters of a slot's hits.
-    fn hits_so_far(&self, slot: SlotId) -> u32 {
+    /// Returns the sum of the workers' counters of a slot's hits. Wraps at 2³².
+    pub fn hits_so_far(&self, slot: SlotId) -> u32 {
         let of = |counts: &Counts| {
             counts.hits.get(slot.0 as usize).map_or(0, |hits| hits.load(Ordering::Relaxed))
         };
@@ -107,7 +109,8 @@ impl Core {
         self.free.swap_remove_front(at);
         let hits = self.hits_so_far(SlotId(slot));
         let unseen = u64::MAX >> (u64::BITS as usize - self.shared.counts.len());
-        let owner = Owner { hash, key: key.into(), unseen, bytes: 0, hits };
+        let counted = self.shared.slots.get(slot as usize)?.word.load();
+        let owner = Owner { hash, key: key.into(), unseen, bytes: 0, hits, counted };
         *self.owners.get_mut(slot as usize)? = Some(owner);
         Some(SlotId(slot))
     }
@@ -229,6 +232,13 @@ impl Core {
         let now = self.hits_so_far(slot);
         let owner = self.owners.get_mut(slot.0 as usize).and_then(Option::as_mut);
         owner.map_or(0, |owner| now.wrapping_sub(std::mem::replace(&mut owner.hits, now)))
+    }
+
+    /// Returns the writes of a key since the last call, where nothing is pushed: two events each.
+    pub fn writes(&mut self, slot: SlotId) -> u64 {
+        let Some(now) = self.owner(slot).map(|(_, place)| place.word.load()) else { return 0 };
+        let owner = self.owners.get_mut(slot.0 as usize).and_then(Option::as_mut);
+        owner.map_or(0, |owner| now.events_since(std::mem::replace(&mut owner.counted, now)) / 2)
     }
 
     /// Returns whether a slot's replies are served, as far as its key's state and the last

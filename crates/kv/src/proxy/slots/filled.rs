@@ -5,7 +5,8 @@ use super::state::State;
 /// Most replies of a key.
 pub const VARIANTS_MAX: usize = 8;
 
-/// A request and its reply, in both protocol versions.
+/// A request and its reply, in both protocol versions. An item of memcached is one, too:
+/// see `memcached::item`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// Database that the request was made in.

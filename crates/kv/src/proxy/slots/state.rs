@@ -24,6 +24,11 @@ impl State {
         self.0 / EPOCH == other.0 / EPOCH
     }
 
+    /// Returns how many events there have been since.
+    pub(super) const fn events_since(self, before: State) -> u64 {
+        (self.0 / EPOCH).wrapping_sub(before.0 / EPOCH) & (u64::MAX / EPOCH)
+    }
+
     const fn next(self) -> State {
         State(self.0.wrapping_add(EPOCH))
     }
@@ -108,6 +113,8 @@ mod tests {
         check(5, 0);
         word.end();
         check(6, 0);
+        assert_eq!(State(2 * EPOCH + 1).events_since(State(EPOCH)), 1);
+        assert_eq!(State(EPOCH).events_since(State(u64::MAX)), 2);
         assert!(State(EPOCH + 1).same_epoch(State(EPOCH)) && !State(EPOCH).same_epoch(State(1)));
     }
 

@@ -59,10 +59,10 @@ impl Worker {
                 }
                 link.on_lane -= u64::from(piece.ends);
                 link.list(at, &mut self.busy);
-                if link.on_lane == 0 && link.session.to_client.len() == piece.bytes.len() {
+                if link.on_lane == 0 && link.session.for_client().len() == piece.bytes.len() {
                     link.stalled = Duration::ZERO;
                 }
-                if link.session.to_client.len() > CLIENT_OUT_MAX && lane.stalled.is_none() {
+                if link.session.for_client().len() > CLIENT_OUT_MAX && lane.stalled.is_none() {
                     lane.stalled = Some((piece.of, Instant::now()));
                 }
             }
@@ -83,7 +83,7 @@ impl Worker {
         let link = self.links.get_mut(at).filter(|link| link.serial == serial);
         lane.stalled = None;
         let Some(link) = link else { return false };
-        let is_full = link.session.to_client.len() > CLIENT_OUT_MAX;
+        let is_full = link.session.for_client().len() > CLIENT_OUT_MAX;
         let stalled = link.stalled + since.elapsed();
         if !is_full {
             // One that takes a little now and then does not begin anew each time.
@@ -168,9 +168,9 @@ impl Worker {
         let replies = link.session.owed().saturating_sub(link.on_lane);
         if replies > 0 {
             lane.open(link.session.is_three());
-            lane.send((at, link.serial), link.session.to_server.bytes(), replies);
+            lane.send((at, link.serial), link.session.for_server().bytes(), replies);
             link.on_lane += replies;
-            link.session.to_server.clear();
+            link.session.for_server().clear();
         }
         if lane.is_full()
             && link.session.place() == Place::Shared

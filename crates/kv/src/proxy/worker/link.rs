@@ -1,7 +1,8 @@
 //! A client, and where its bytes go.
 
 use super::{DRAIN, ROUNDS};
-use crate::proxy::session::{End, Session, Turn};
+use crate::proxy::protocol::Session;
+use crate::proxy::session::{End, Turn};
 use crate::proxy::stream::{Stream, reason};
 use crate::proxy::totals::Closed;
 use mio::event::Event;
@@ -162,7 +163,7 @@ impl Link {
     /// Writes what both sides take.
     fn write(&mut self, turn: &mut Turn<'_>) -> Result<bool, Closed> {
         let mut moved = false;
-        let out = &mut self.session.to_server;
+        let out = self.session.for_server();
         if let Some(server) = &mut self.server
             && server.writable
             && (!out.is_empty() || server.stream.holds())
@@ -179,7 +180,7 @@ impl Link {
                 }
             }
         }
-        let out = &mut self.session.to_client;
+        let out = self.session.for_client();
         match &mut self.client {
             Some(client) if client.writable && (!out.is_empty() || client.stream.holds()) => {
                 match client.stream.write(out) {
@@ -199,15 +200,18 @@ impl Link {
     /// Returns how it goes on once a side has ended.
     fn over(&mut self) -> Option<Then> {
         let holds = self.client.as_ref().is_some_and(|client| client.stream.holds());
-        let unsent = !self.session.to_client.is_empty() || holds;
+        let unsent = !self.session.for_client().is_empty() || holds;
         if self.server.as_ref().is_some_and(|server| server.ended) {
             // What it has said still goes to the client.
             if self.client.is_none() || !unsent {
                 return Some(Then::Ends(Closed::ByServer));
             }
-        } else if self.session.end == Some(End::Refused) {
+        } else if let Some(end) = self.session.end() {
             if self.client.is_none() || !unsent && self.session.owes_nothing() {
-                return Some(Then::Ends(Closed::ClientProtocol));
+                return Some(Then::Ends(match end {
+                    End::Refused => Closed::ClientProtocol,
+                    End::Unasked => Closed::ServerProtocol,
+                }));
             }
         } else if self.client.as_ref().is_none_or(|client| client.ended) {
             if self.session.owes_nothing() && !unsent && !self.session.blocks() {

@@ -22,10 +22,12 @@ use self::lane::has_more;
 use self::link::{Link, Side, Then};
 use super::Shared;
 use super::lanes::Lane;
-use super::session::{Place, Session, Turn};
+use super::protocol::Session;
+use super::session::{Place, Turn};
 use super::settings::Lanes;
 use super::stream::{Stream, reason};
 use super::totals::{Closed, ProxyTotals};
+use super::upstream::Protocol;
 use super::ways::Ways;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -258,8 +260,11 @@ impl Worker {
         if self.links.len() >= self.shared.clients_max {
             self.totals.closed[Closed::TooMany.index()] += 1;
             if let Stream::Plain(socket) = &mut stream {
-                // Best effort, as Redis does it.
-                let _ = socket.write(b"-ERR max number of clients reached\r\n");
+                // Best effort, as the servers do it.
+                let _ = socket.write(match self.shared.protocol {
+                    Protocol::Redis => b"-ERR max number of clients reached\r\n",
+                    Protocol::Memcached => b"ERROR Too many open connections\r\n",
+                });
             }
             return;
         }
@@ -280,7 +285,7 @@ impl Worker {
         entry.insert(Box::new(Link {
             client: Some(Side::new(stream)),
             server: None,
-            session: Session::new(place),
+            session: Session::new(self.shared.protocol, place),
             serial: self.serials,
             accepted: self.shared.now(),
             on_lane: 0,
@@ -378,7 +383,14 @@ impl Worker {
     fn close(&mut self, at: usize, why: Closed) {
         let Some(mut link) = self.links.try_remove(at) else { return };
         self.totals.closed[why.index()] += 1;
-        link.session.lost(&mut self.ways, &mut self.totals);
+        let mut turn = Turn {
+            ways: &mut self.ways,
+            shared: &self.shared,
+            counter: &mut self.counter,
+            totals: &mut self.totals,
+            now: 0,
+        };
+        link.session.lost(&mut turn);
         let registry = self.poll.registry();
         for side in [&mut link.client, &mut link.server].into_iter().flatten() {
             side.stream.close();

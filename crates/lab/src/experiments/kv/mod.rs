@@ -15,6 +15,7 @@
 //! | `kvsketch` | `sketch.rs` | what the sketch reports, beside exact counts |
 //! | `kvcontrol` | `control.rs` | the controller beside an oracle |
 //! | `kvcoherence` | `coherence.rs` | stale reads and the time of writes |
+//! | `kvproxy`, `kvshards` … | `proxy/` | the proxy before Redis |
 //!
 //! The paper has 128 servers and a switch; here they are a [`rack`] in virtual time. Every record
 //! says so, and has the *ideal* beside what was measured: the load of each server, added up key by
@@ -30,6 +31,8 @@ mod latency;
 mod law;
 mod pipeline;
 mod popularity;
+mod processes;
+mod proxy;
 mod rack;
 mod racks;
 mod real;
@@ -45,6 +48,7 @@ pub(super) use dynamics::{KV11A, KV11B, KV11C};
 pub(super) use items::KV10E;
 pub(super) use latency::KV10C;
 pub(super) use pipeline::{KV9A, KV9B};
+pub(super) use proxy::{KVLANES, KVLATENCY, KVORIGIN, KVPROXY, KVSHARDS};
 pub(super) use racks::KV10F;
 pub use real::Servers;
 pub(super) use real::{KV10A_REAL, KV11A_REAL, KV11B_REAL, KV11C_REAL};

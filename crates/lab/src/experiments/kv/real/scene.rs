@@ -1,20 +1,19 @@
 //! The processes of a rack, and the links between them. All end with the [`Scene`].
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use overbank_kit::machine::{keep_on, usable_cores};
+use overbank_kit::machine::usable_cores;
 use overbank_wire::netcache::PORT;
 use overbank_wire::netcache::frame::End;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::super::processes::{Cores, Process, start};
 use super::servers::Count;
 use super::*;
 use crate::experiments::namespaces::{Open, Spaces, sh};
@@ -52,30 +51,6 @@ pub(super) struct Plan {
     pub(super) seed: u64,
 }
 
-/// A child, killed on drop.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // One that has ended by itself is no loss.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts a process that may use all cores, and that Ctrl-C does not reach.
-fn start(mut command: Command) -> Result<Process, LabError> {
-    command.process_group(0).env_remove("NOTIFY_SOCKET");
-    let spawn = move || {
-        // Where no core can be set, it runs where this one does.
-        let _ = keep_on(&usable_cores());
-        command.spawn()
-    };
-    let spawned = thread::spawn(spawn).join();
-    let child = spawned.map_err(|_| LabError::failed("a thread panicked"))?;
-    child.map(Process).map_err(LabError::failed)
-}
-
 /// Returns an address as text.
 fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
@@ -87,30 +62,6 @@ pub(super) struct Control {
     pub(super) installed: u64,
     pub(super) evicted: u64,
     pub(super) reports: u64,
-}
-
-/// Time of all cores: used, and passed, in the kernel's ticks.
-#[derive(Clone, Copy)]
-struct Cores {
-    used: u64,
-    passed: u64,
-}
-
-impl Cores {
-    fn now() -> Result<Cores, LabError> {
-        let text = fs::read_to_string("/proc/stat").map_err(LabError::failed)?;
-        Cores::parse(&text).ok_or_else(|| LabError::failed("/proc/stat: no line of all cores"))
-    }
-
-    /// Fields: user, nice, system, idle, waiting for a disk, interrupts, soft ones, stolen; then
-    /// guests, which are in the first two.
-    fn parse(text: &str) -> Option<Cores> {
-        let line = text.lines().next()?.strip_prefix("cpu ")?;
-        let fields: Vec<u64> =
-            line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
-        let passed: u64 = fields.iter().sum();
-        Some(Cores { used: passed - fields.get(3)? - fields.get(4)?, passed })
-    }
 }
 
 /// The beginning of what is watched.
@@ -157,7 +108,7 @@ impl Scene {
             servers.args(["--device", &DEVICE_IP.to_string()]);
         }
         servers.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut servers = start(servers)?;
+        let mut servers = start(servers, &usable_cores())?;
         let (Some(stdin), Some(stdout)) = (servers.0.stdin.take(), servers.0.stdout.take()) else {
             return Err(LabError::failed("the servers have no streams"));
         };
@@ -226,10 +177,9 @@ impl Scene {
         self.client.rest();
         let seen = self.client.seen().since(begun.seen);
         let dropped = self.count()?.dropped - begun.dropped;
-        let passed = (now.passed - begun.cores.passed).max(1);
         let lost = seen.sent.saturating_sub(seen.answered() + dropped);
         Ok(Watched {
-            cores: (now.used - begun.cores.used) as f64 / passed as f64,
+            cores: now.share_since(begun.cores),
             elsewhere: lost as f64 / seen.sent.max(1) as f64,
         })
     }
@@ -268,7 +218,7 @@ fn device(mut command: Command, plan: &Plan, folder: &TempDir) -> Result<Process
         command.arg("l2");
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut device = start(command)?;
+    let mut device = start(command, &usable_cores())?;
     let stderr = device.0.stderr.take();
     let mut log = BufReader::new(stderr.ok_or_else(|| LabError::failed("no log"))?);
     let mut last = String::new();
@@ -285,18 +235,4 @@ fn device(mut command: Command, plan: &Plan, folder: &TempDir) -> Result<Process
     // So that a full pipe never holds it up; ends with it.
     thread::spawn(move || log.read_to_end(&mut Vec::new()));
     Ok(device)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_of_cores_is_read() {
-        let text = "cpu  10 1 20 100 5 2 3 4 9 9\ncpu0 1 1 1 1\n";
-        let Cores { used, passed } = Cores::parse(text).unwrap();
-        assert_eq!((used, passed), (40, 145));
-        assert!(["", "cpu0 1 2", "cpu 1 2 3", "cpu x"].iter().all(|t| Cores::parse(t).is_none()));
-        assert!(Cores::now().is_ok());
-    }
 }
