@@ -144,7 +144,7 @@ overbank_declare::settings! {
             memcached: max-age), or than the server's last sign of life";
         max_age: Option<MaxAge>, "Seconds after which a value is asked for again in any case; none \
             with memcached if every writer comes through this proxy"
-            or "60 with Redis, 1 with memcached" example "0.5";
+            or "60 with Redis, 1 with memcached" example "60";
         lanes: Lanes = "shared", "Connections to the server: shared by clients until one needs its \
             own, or dedicated, one for each client";
         order: Order = "key", "Order of a connection's commands: key or connection";
