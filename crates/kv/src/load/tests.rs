@@ -9,6 +9,7 @@ fn server(reply: &'static [u8], wait: Duration) -> SocketAddr {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let stream = stream.unwrap();
+            stream.set_nodelay(true).unwrap();
             std::thread::spawn(move || {
                 let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
                 while let Some(Ok(line)) = lines.next() {

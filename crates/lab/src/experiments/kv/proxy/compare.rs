@@ -295,7 +295,8 @@ fn tables(record: &mut Record, all: &[Of], contestants: &[Contestant]) {
         "Load, proxy and servers share the cores, and contestants take turns: compare ratios, and \
          only within a run. A ratio is of the same round; a fourth of each turn is not in its rate. \
          Turns of the proxy are longer than twice its max-age, so that it asks Redis for values \
-         again within each. Core time is that of a process over the whole turn, by /proc.",
+         again within each. Core time is that of a process over the whole turn, by /proc. A \
+         run in which other programs use more than a quarter of the cores has no record.",
     );
 }
 
