@@ -7,10 +7,10 @@
 //!   write ─▶ unfilled         close ─▶ all unfilled
 //! ```
 //!
-//! The rules and figures are the proxy's ([`heat`]). What differs: counts are exact where it has
-//! sketches; a fill takes no time; a key that waits for a colder one is compared at each of its
-//! reads, not every 10 ms; the bound of bytes is never met, as sizes of values are unknown; a value
-//! lives until a write or `--max-age`, as expiry is unknown.
+//! The rules and figures are the proxy's ([`overbank_kv::proxy::heat`]). What differs: counts are
+//! exact where it has sketches; a fill takes no time; a key that waits for a colder one is compared
+//! at each of its reads, not every 10 ms; the bound of bytes is never met, as sizes of values are
+//! unknown; a value lives until a write or `--max-age`, as expiry is unknown.
 //!
 //! Cost: a hash look-up for each key and size. Memory: about 150 bytes an entry, and 24 for each
 //! key of a second, of which [`COUNTED_MAX`] are counted; others stay cold.
