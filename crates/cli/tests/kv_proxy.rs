@@ -357,7 +357,9 @@ fn sighup_reads_the_rules_again_and_no_other_setting() {
     write("deny = \"secret:\"\nentries = 7");
     proxy.signal("HUP");
     soon("it is refused", || {
-        proxy.logged("settings unchanged: only prefix, deny, order, scripts and files of TLS")
+        proxy.logged(
+            "settings unchanged: only prefix, deny, cacheable, order, scripts and files of TLS",
+        )
     });
     write("deny = 7.5.1");
     proxy.signal("HUP");

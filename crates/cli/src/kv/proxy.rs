@@ -36,7 +36,7 @@ Passes every command of unmodified clients to an unmodified Redis or memcached, 
 the hottest keys itself. Writes through the proxy are seen at once; others within --staleness-max,
 with memcached within --max-age. A TOML file may hold every setting by the same name; options
 override the file. Ctrl-C or SIGTERM ends the proxy and prints the totals; SIGHUP reads prefix,
-deny, order, scripts and the files of TLS again.";
+deny, cacheable, order, scripts and the files of TLS again.";
     const EXAMPLES: &'static str = "Examples:
   overbank kv proxy --listen 127.0.0.1:6380 --upstream redis://127.0.0.1:6379
   overbank kv proxy --listen 127.0.0.1:11212 --upstream memcached://127.0.0.1:11211
@@ -59,7 +59,8 @@ struct Config {
 }
 
 /// What a reload cannot change.
-const FIXED: &str = "only prefix, deny, order, scripts and files of TLS change without a restart";
+const FIXED: &str =
+    "only prefix, deny, cacheable, order, scripts and files of TLS change without a restart";
 
 impl Config {
     fn new(source: Source) -> Result<Config, Problems> {
@@ -83,7 +84,14 @@ impl Config {
             // What files of TLS have may change.
             let Config { proxy, service, metrics_required, .. } = config;
             let (order, scripts) = (other.proxy.order, other.proxy.scripts);
-            let proxy = ProxySettings { prefix: None, deny: None, order, scripts, ..proxy.clone() };
+            let proxy = ProxySettings {
+                prefix: None,
+                deny: None,
+                cacheable: None,
+                order,
+                scripts,
+                ..proxy.clone()
+            };
             // Not printed; a password shows in its upstream alone.
             (format!("{proxy:?}{service:?}{metrics_required}"), proxy.upstream)
         };
@@ -140,7 +148,7 @@ fn reload(args: &Args, before: &Config, handle: &Handle) {
         Ok(config) if config.is_fixed_as(before) => {
             handle.reload(&config.proxy);
             handle.reload_tls(config.tls);
-            tracing::info!("prefix, deny, order, scripts and files of TLS read again");
+            tracing::info!("prefix, deny, cacheable, order, scripts and files of TLS read again");
         }
         Ok(_) => tracing::error!("settings unchanged: {FIXED}"),
         Err(problems) => {
@@ -281,6 +289,7 @@ mod tests {
             ("staleness-max", "0.1", "--staleness-max: 100ms: must be at least 0.3 seconds"),
             ("max-age", "0.5", "--max-age: 500ms: must be at least staleness-max"),
             ("max-age", "none", "--max-age: none: must be seconds; none is for memcached"),
+            ("cacheable", "get,set", "--cacheable: \"get,set\": must be one or more of get,mget,"),
             ("max-age", "x", "--max-age: \"x\": must be a number of seconds"),
             ("prefix", "a,,b", "--prefix: \"a,,b\": must be beginnings of keys"),
             ("entries", "0", "--entries: \"0\": must be a number from 1 to 1000000"),
@@ -304,8 +313,13 @@ mod tests {
             Config::new(source).unwrap_or_else(|problems| panic!("{problems}"))
         };
         let before = config(&[("order", "key")]);
-        for rule in [("prefix", "a"), ("deny", "b"), ("order", "connection"), ("scripts", "close")]
-        {
+        for rule in [
+            ("prefix", "a"),
+            ("deny", "b"),
+            ("cacheable", "get"),
+            ("order", "connection"),
+            ("scripts", "close"),
+        ] {
             assert!(config(&[rule]).is_fixed_as(&before), "{rule:?}");
         }
         for other in [

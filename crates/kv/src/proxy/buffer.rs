@@ -1,4 +1,4 @@
-//! Bytes on their way out, in order.
+//! Bytes on their way out, in order, and a reply on its way in.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -63,6 +63,31 @@ impl Out {
     /// Drops what waits.
     pub fn clear(&mut self) {
         *self = Out::default();
+    }
+}
+
+/// A reply that comes in parts, or that it was too long to keep.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    bytes: Vec<u8>,
+    is_long: bool,
+}
+
+impl Gathered {
+    /// Adds a part; drops all of a reply of more than `max` bytes.
+    pub fn add(&mut self, part: &[u8], max: usize) {
+        if self.bytes.len() + part.len() > max {
+            *self = Gathered { bytes: Vec::new(), is_long: true };
+        }
+        if !self.is_long {
+            self.bytes.extend_from_slice(part);
+        }
+    }
+
+    /// Returns the reply, and whether it was too long.
+    pub fn take(&mut self) -> (Vec<u8>, bool) {
+        let Gathered { bytes, is_long } = std::mem::take(self);
+        (bytes, is_long)
     }
 }
 

@@ -59,7 +59,7 @@ use self::pseudonym::Pseudonyms;
 #[cfg(feature = "fuzz")]
 pub use self::session::rig::torture;
 use self::session::{Greeting, Rules};
-use self::settings::{Lanes, ProxySettings};
+use self::settings::{Cacheable, Lanes, ProxySettings};
 use self::slots::SlotsError;
 use self::tls::Tls;
 use self::totals::{CoreTotals, ProxyTotals};
@@ -399,6 +399,7 @@ impl Rules {
             scripts: settings.scripts,
             prefix: settings.prefix.clone(),
             deny: settings.deny.clone(),
+            cacheable: settings.cacheable.unwrap_or(Cacheable::ALL),
         }
     }
 

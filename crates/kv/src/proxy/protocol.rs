@@ -4,7 +4,7 @@ use super::buffer::Out;
 use super::core::{Fills, Lost, Nanos};
 use super::form::Form;
 use super::session::{End, NoReply, Place, Turn};
-use super::slots::Closing;
+use super::slots::{Closing, SlotId};
 use super::upstream::Protocol;
 use super::{memcached, session};
 
@@ -135,6 +135,10 @@ impl Follower {
 
     pub fn want(&mut self, now: Nanos, key: (u128, &[u8]), form: &Form, is_hot: bool) {
         either!(Follower, self, it => it.want(now, key, form, is_hot));
+    }
+
+    pub fn changed(&mut self, now: Nanos, slot: SlotId) {
+        either!(Follower, self, it => it.changed(now, slot));
     }
 
     pub fn replied(&mut self, closing: Closing) {

@@ -1,5 +1,6 @@
 //! The settings of a proxy.
 
+use super::commands::{self, Command};
 use super::tls::Tls;
 use super::upstream::{Protocol, Upstream};
 use overbank_declare::settings::{Check, Location, Range, SettingValue, seconds};
@@ -64,6 +65,36 @@ impl SettingValue for Prefixes {
             return Err(format!("{text:?}: must be {}", Self::accepts(range)));
         }
         Ok(Prefixes(all))
+    }
+}
+
+/// Commands of Redis whose replies may be cached: a bit for each [`Command::number`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cacheable(u32);
+
+impl Cacheable {
+    pub const ALL: Cacheable = Cacheable(u32::MAX);
+
+    /// Returns whether a command's replies may be cached.
+    pub fn has(self, command: &Command) -> bool {
+        command.number().is_some_and(|number| self.0 >> number & 1 == 1)
+    }
+}
+
+impl SettingValue for Cacheable {
+    const VALUE_NAME: &'static str = "COMMAND,…";
+
+    fn accepts(_: &Range) -> String {
+        format!("one or more of {}", commands::cacheable().collect::<Vec<_>>().join(","))
+    }
+
+    fn read(text: &str, range: &Range) -> Result<Cacheable, String> {
+        let number = |word: &str| {
+            commands::cacheable().position(|name| name.eq_ignore_ascii_case(word))
+        };
+        let bits = text.split(',').map(|word| number(word).map(|number| 1 << number));
+        let all = bits.reduce(|all, bit| Some(all? | bit?)).flatten();
+        all.map(Cacheable).ok_or_else(|| format!("{text:?}: must be {}", Self::accepts(range)))
     }
 }
 
@@ -139,6 +170,10 @@ overbank_declare::settings! {
             example "user:,page:";
         deny: Option<Prefixes>, "Beginnings of keys that are not cached" or "none"
             example "lock:,session:";
+        cacheable: Option<Cacheable>, "Commands of Redis whose replies may be cached"
+            or "all that can be: GET, MGET, STRLEN, EXISTS, TYPE, GETRANGE, HGET, HMGET, HGETALL, \
+            HLEN, SMEMBERS, SISMEMBER, SCARD, LRANGE, LLEN, LINDEX, ZRANGE, ZSCORE, ZCARD, \
+            BITCOUNT, GETBIT" example "get,mget,hgetall";
         staleness_max: Duration = 1,
             "Seconds that a reply may be older than a write that did not pass this proxy (with \
             memcached: max-age), or than the server's last sign of life";
@@ -163,6 +198,9 @@ impl ProxySettings {
             problem("staleness-max", what);
         }
         match (self.upstream.protocol, self.max_age) {
+            (Protocol::Memcached, _) if self.cacheable.is_some() => {
+                problem("cacheable", "is for Redis: leave it out".to_owned());
+            }
             (Protocol::Redis, Some(MaxAge::None)) => {
                 problem("max-age", "none: must be seconds; none is for memcached".to_owned());
             }

@@ -122,12 +122,23 @@ impl Ways {
         sent
     }
 
-    /// The replies of writes have come.
+    /// The replies of writes have come: the core asks for what clients read of them.
     pub fn end(&mut self, marks: Marks) {
-        match marks {
-            Marks::One(mark) => self.slots.end_write(mark),
-            Marks::Many(marks) => marks.into_iter().for_each(|mark| self.slots.end_write(mark)),
+        let is_told = match marks {
+            Marks::One(mark) => self.end_one(mark),
+            Marks::Many(marks) => {
+                marks.into_iter().fold(false, |told, mark| self.end_one(mark) | told)
+            }
+        };
+        if is_told {
+            let _ = self.wake.wake();
         }
+    }
+
+    /// Returns whether the core was told. Without room for that, the next read tells it.
+    fn end_one(&mut self, mark: Mark) -> bool {
+        let slot = self.slots.end_write(mark);
+        slot.is_some_and(|slot| self.to_core.try_send(Note::Written(slot)).is_ok())
     }
 
     /// The reply of what closed the cache has come: the core opens it again, in a while if it does
@@ -178,7 +189,7 @@ impl Ways {
     pub fn release_late(&mut self, now: Instant) {
         while let Some((_, late)) = self.late.pop_front_if(|(at, _)| *at <= now) {
             match late {
-                Late::Mark(mark) => self.slots.end_write(mark),
+                Late::Mark(mark) => self.end(Marks::One(mark)),
                 Late::Closing(closing) => {
                     let before = self.late.len();
                     self.reopen(closing);

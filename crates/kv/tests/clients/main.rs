@@ -1,6 +1,10 @@
 //! Client libraries as people use them: each program is run at a Redis or memcached, then at a
 //! proxy before it, and must be told the same. `cargo xtask clients` builds them and runs this.
 
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "shared with the tests of servers")]
+mod common;
+
 #[path = "../redis/servers.rs"]
 #[expect(dead_code, reason = "shared with the tests before Redis")]
 mod servers;

@@ -1,6 +1,7 @@
 //! What befalls a server, a connection to it or its values, while keys are hot.
 
-use crate::servers::{Connection, World, binary, until};
+use crate::common::until;
+use crate::servers::{Connection, World, binary};
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};

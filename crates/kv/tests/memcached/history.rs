@@ -1,5 +1,6 @@
 //! Guarantees as histories show them: what was read, when, and what had been written by then.
 
+use crate::common::Register;
 use crate::servers::{Connection, World, binary};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,26 +13,6 @@ pub fn number(reply: &str) -> Option<u64> {
     }
     let text = reply.split("\r\n").nth(1)?;
     Some(text.parse().unwrap_or_else(|_| panic!("no number: {reply:?}")))
-}
-
-/// A key that one writer writes with growing numbers.
-#[derive(Default)]
-struct Register {
-    begun: AtomicU64,
-    done: AtomicU64,
-    /// The largest number that a finished read has returned.
-    seen: AtomicU64,
-}
-
-impl Register {
-    fn read(&self, client: &mut Connection, line: &str) {
-        let least = self.done.load(Ordering::SeqCst).max(self.seen.load(Ordering::SeqCst));
-        let found = number(&client.ask(line)).unwrap_or(0);
-        let most = self.begun.load(Ordering::SeqCst);
-        assert!(found >= least, "{line}: {found} was read after {least} had been");
-        assert!(found <= most, "{line}: {found} was read before it was written");
-        self.seen.fetch_max(found, Ordering::SeqCst);
-    }
 }
 
 /// Writes a number in one of several ways.
@@ -105,7 +86,7 @@ fn linearizable(time: Duration) {
                         2 => format!("mg {key} v t"),
                         _ => format!("get {key}"),
                     };
-                    registers[which].read(&mut client, &line);
+                    registers[which].read(|| number(&client.ask(&line)));
                 }
             });
         }

@@ -1,6 +1,7 @@
 //! Hot keys are answered by the proxy, and writes of any kind are seen.
 
-use crate::servers::{World, until};
+use crate::common::until;
+use crate::servers::{Connection, World};
 use overbank_kv::proxy::totals::Missed;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,31 @@ fn a_hot_key_is_answered_here_and_each_write_is_seen() {
     drop((client, direct));
     let totals = world.stop();
     assert!(totals.hits > 10);
+}
+
+/// A write costs the server one read, and no reader waits.
+#[test]
+fn a_value_that_is_read_is_asked_for_when_it_is_written() {
+    const WRITES: u64 = 20;
+    let Some(world) = World::start(&[("max-age", "60")]) else { return };
+    let (mut client, mut direct) = (world.client(), world.server.connect());
+    client.set("k", "0");
+    world.hot(&mut client, "get k");
+    let gets = |direct: &mut Connection| -> u64 {
+        let stats = direct.ask("stats");
+        let gets = stats.split_once("STAT cmd_get ").and_then(|(_, it)| it.split_once('\r'));
+        gets.expect("they are counted").0.parse().expect("a number")
+    };
+    let before = gets(&mut direct);
+    for round in 1..=WRITES {
+        let fills = world.running.handle().totals().1.fills;
+        client.set("k", &round.to_string());
+        until("it is asked for", || world.running.handle().totals().1.fills > fills);
+        assert!(client.ask("get k").contains(&format!("\r\n{round}\r\n")));
+    }
+    let gets = gets(&mut direct) - before;
+    // A late sign of life costs a read more.
+    assert!((WRITES..WRITES * 3 / 2).contains(&gets), "{gets} reads");
 }
 
 #[test]

@@ -1,69 +1,24 @@
 //! memcached servers, proxies before them, and connections that speak bytes.
 
-use overbank_declare::settings::{Source, Table as _};
+use crate::common::{self, Program, followed};
 use overbank_kv::proxy::Running;
-use overbank_kv::proxy::settings::ProxySettings;
 use overbank_kv::proxy::totals::ProxyTotals;
-use overbank_testing::needs;
 use overbank_wire::memcached::Replies;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Longest time that anything may take.
-pub const LONG: Duration = Duration::from_secs(20);
+use std::net::TcpStream;
+use std::ops::{Deref, DerefMut};
 
 /// A memcached of a test.
-pub struct Memcached {
-    pub port: u16,
-    child: Child,
-}
-
-/// Returns whether a program is installed.
-fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
-    found.is_ok_and(|status| status.success())
-}
+pub struct Memcached(Program);
 
 impl Memcached {
     /// Starts one; `None` if it is not installed and that is known.
     pub fn start() -> Option<Memcached> {
-        if !needs("memcached", has("memcached")) {
-            return None;
-        }
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        drop(listener);
-        Some(Memcached { port, child: Memcached::run(port) })
-    }
-
-    fn run(port: u16) -> Child {
-        // Root has to say as whom.
-        let child = Command::new("memcached")
-            .args(["-p", &port.to_string(), "-l", "127.0.0.1", "-U", "0", "-u", "daemon"])
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("it starts");
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(start.elapsed() < LONG, "memcached does not answer");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        child
-    }
-
-    /// Kills it and starts an empty one at the same port.
-    pub fn restart(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
-        self.child = Memcached::run(self.port);
-    }
-
-    /// Sends it a signal.
-    pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
+        let program = Program::start("memcached", |command, port| {
+            // Root has to say as whom.
+            command.args(["-p", &port.to_string(), "-l", "127.0.0.1", "-U", "0", "-u", "daemon"]);
+        })?;
+        Some(Memcached(program))
     }
 
     pub fn connect(&self) -> Connection {
@@ -71,11 +26,17 @@ impl Memcached {
     }
 }
 
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Deref for Memcached {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.0
+    }
+}
+
+impl DerefMut for Memcached {
+    fn deref_mut(&mut self) -> &mut Program {
+        &mut self.0
     }
 }
 
@@ -88,18 +49,10 @@ pub struct World {
 impl World {
     pub fn start(flags: &[(&str, &str)]) -> Option<World> {
         let server = Memcached::start()?;
-        let mut source = Source::new(&[ProxySettings::SECTION]);
-        source.flag("listen", ["127.0.0.1:0"]);
-        source.flag("upstream", [format!("memcached://127.0.0.1:{}", server.port)]);
-        flags.iter().for_each(|(name, value)| source.flag(name, [value]));
-        let mut check = source.check();
-        let settings = ProxySettings::read(&mut check).expect("settings");
-        let tls = settings.check(&mut check);
-        let (settings, tls) = check.finish(Some((settings, tls))).expect("settings");
-        let running = Running::start(&settings, tls).expect("it starts");
-        let world = World { server, running };
-        until("it follows the server", || world.is_open());
-        Some(world)
+        let upstream = format!("memcached://127.0.0.1:{}", server.port);
+        let (settings, tls) = common::settings(&upstream, flags);
+        let running = followed(Running::start(&settings, tls).expect("it starts"));
+        Some(World { server, running })
     }
 
     pub fn is_open(&self) -> bool {
@@ -117,26 +70,12 @@ impl World {
     /// Reads until the proxy answers; returns that reply.
     #[track_caller]
     pub fn hot(&self, client: &mut Connection, line: &str) -> String {
-        let before = self.settled();
-        let mut last = String::new();
-        until(line, || {
-            last = client.ask(line);
-            self.totals().hits > before
-        });
-        last
+        common::hit(&self.running, || client.ask(line))
     }
 
-    /// Returns the hits once they are all published: counters follow the replies that they count.
+    /// Returns the hits once they are all published.
     pub fn settled(&self) -> u64 {
-        let mut last = self.totals().hits;
-        loop {
-            std::thread::sleep(Duration::from_millis(5));
-            let now = self.totals().hits;
-            if now == last {
-                return now;
-            }
-            last = now;
-        }
+        common::settled(&self.running)
     }
 
     /// Stops it; each command has been counted once.
@@ -150,16 +89,6 @@ impl World {
     }
 }
 
-/// Waits for something.
-#[track_caller]
-pub fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < LONG, "{what}: not within {LONG:?}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 /// A connection of a client.
 pub struct Connection {
     pub stream: TcpStream,
@@ -169,9 +98,7 @@ pub struct Connection {
 
 impl Connection {
     pub fn open(port: u16) -> Connection {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-        stream.set_nodelay(true).expect("an option");
-        stream.set_read_timeout(Some(LONG)).expect("an option");
+        let stream = common::connect(port);
         Connection { stream, input: Vec::new(), replies: Replies::new() }
     }
 

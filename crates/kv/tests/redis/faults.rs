@@ -1,8 +1,9 @@
 //! What befalls a server, a connection to it or its values, while keys are hot: nothing older than
 //! the bound is read, nothing wrong, and hits come again.
 
+use crate::common::until;
 use crate::history::{Written, number};
-use crate::servers::{Connection, Redis, proxy, seen_within, until};
+use crate::servers::{Connection, Redis, proxy, seen_within};
 use overbank_kv::proxy::Running;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

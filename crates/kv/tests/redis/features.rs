@@ -1,7 +1,8 @@
 //! Features of Redis through the proxy, one by one.
 
+use crate::common::{LONG, until};
 use crate::hits::hot;
-use crate::servers::{Connection, LONG, Redis, Way, plainly, proxy, seen_within, until};
+use crate::servers::{Connection, Redis, Way, plainly, proxy, seen_within};
 use overbank_kv::proxy::Running;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,6 +1,7 @@
 //! Guarantees as histories show them: what was read, when, and what had been written by then.
 
-use crate::servers::{Connection, Redis, Relay, proxy, until};
+use crate::common::{Register, until};
+use crate::servers::{Connection, Redis, Relay, proxy};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,26 +11,6 @@ pub fn number(reply: &str) -> Option<u64> {
     match reply.split("\r\n").nth(1) {
         Some("") | None => None,
         Some(text) => Some(text.parse().unwrap_or_else(|_| panic!("no number: {reply:?}"))),
-    }
-}
-
-/// A key that one writer writes with growing numbers.
-#[derive(Default)]
-struct Register {
-    begun: AtomicU64,
-    done: AtomicU64,
-    /// The largest number that a finished read has returned.
-    seen: AtomicU64,
-}
-
-impl Register {
-    fn read(&self, client: &mut Connection, line: &str) {
-        let least = self.done.load(Ordering::SeqCst).max(self.seen.load(Ordering::SeqCst));
-        let found = number(&client.ask(line)).unwrap_or(0);
-        let most = self.begun.load(Ordering::SeqCst);
-        assert!(found >= least, "{line}: {found} was read after {least} had been");
-        assert!(found <= most, "{line}: {found} was read before it was written");
-        self.seen.fetch_max(found, Ordering::SeqCst);
     }
 }
 
@@ -93,7 +74,8 @@ fn linearizable(time: Duration) {
                         return;
                     }
                     let which = turn % keys.len();
-                    registers[which].read(&mut client, &format!("GET {}", keys[which]));
+                    let line = format!("GET {}", keys[which]);
+                    registers[which].read(|| number(&client.ask(&line)));
                 }
             });
         }

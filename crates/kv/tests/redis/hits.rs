@@ -1,33 +1,13 @@
 //! Hot keys are answered by the proxy, and writes of any kind are seen.
 
-use crate::servers::{Connection, Redis, proxy, until};
+use crate::common::{self, settled, until};
+use crate::servers::{Connection, Redis, proxy};
 use overbank_kv::proxy::Running;
 use std::time::{Duration, Instant};
 
-/// Returns the hits once they are all published: counters follow the replies that they count.
-pub fn settled(running: &Running) -> u64 {
-    let hits = || running.handle().totals().0.hits;
-    let mut last = hits();
-    loop {
-        // Twice the time in which a worker without work publishes.
-        std::thread::sleep(Duration::from_millis(5));
-        let now = hits();
-        if now == last {
-            return now;
-        }
-        last = now;
-    }
-}
-
 /// Reads until the proxy answers; returns that reply.
 pub fn hot(running: &Running, client: &mut Connection, line: &str) -> String {
-    let before = settled(running);
-    let mut last = String::new();
-    until("a hit", || {
-        last = client.ask(line);
-        running.handle().totals().0.hits > before
-    });
-    last
+    common::hit(running, || client.ask(line))
 }
 
 #[test]
@@ -55,6 +35,43 @@ fn a_hot_key_is_answered_here_and_each_write_is_seen() {
     assert_eq!(totals.commands, totals.hits + totals.answered + totals.forwarded + totals.refused);
     assert_eq!(totals.reads, totals.hits + totals.missed.iter().sum::<u64>());
     assert!(core.fills > 0 && core.pushes > 0, "{core:?}");
+}
+
+/// A write costs the server one read, and no reader waits: neither for a write through the proxy nor
+/// for one past it.
+#[test]
+fn a_value_that_is_read_is_asked_for_when_it_is_written() {
+    const WRITES: u64 = 20;
+    let Some(redis) = Redis::start(&[]) else { return };
+    let running = proxy(redis.port, &[]);
+    let mut client = Connection::open(running.handle().address().port());
+    let mut direct = redis.connect();
+    client.ask("SET k 0");
+    hot(&running, &mut client, "GET k");
+    direct.ask("CONFIG RESETSTAT");
+    let fills = || running.handle().totals().1.fills;
+    for round in 1..=WRITES {
+        let before = fills();
+        let writer = if round % 2 == 0 { &mut client } else { &mut direct };
+        assert_eq!(writer.ask(&format!("SET k {round}")), "+OK\r\n");
+        until("it is asked for", || fills() > before);
+        assert!(client.ask("GET k").ends_with(&format!("\r\n{round}\r\n")));
+    }
+    let stats = direct.ask("INFO commandstats");
+    let gets = stats.split_once("cmdstat_get:calls=").and_then(|(_, it)| it.split_once(','));
+    let gets: u64 = gets.expect("they are counted").0.parse().expect("a number");
+    // A late sign of life costs a read more.
+    assert!((WRITES..WRITES * 3 / 2).contains(&gets), "{gets} reads");
+    // What is not read is not asked for.
+    let before = fills();
+    client.ask("SET k unread");
+    settled(&running);
+    direct.ask("CONFIG RESETSTAT");
+    for _ in 0..WRITES {
+        client.ask("SET k unread");
+    }
+    until("a read", || hot(&running, &mut client, "GET k") == "$6\r\nunread\r\n");
+    assert!(fills() - before < WRITES, "{} for one reader", fills() - before);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Clients that share connections to Redis: each gets the replies that it would get alone.
 
+use crate::common::{LONG, until};
 use crate::hits::hot;
 use crate::same::plain;
-use crate::servers::{Connection, LONG, Redis, Way, plainly, proxy, until};
+use crate::servers::{Connection, Redis, Way, plainly, proxy};
 use overbank_kv::proxy::Running;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};

@@ -1,6 +1,8 @@
 //! The proxy before a real Redis: what is cached is what the server has.
 #![cfg(feature = "proxy")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod faults;
 mod features;
 mod history;
@@ -8,4 +10,5 @@ mod hits;
 mod lanes;
 mod same;
 mod servers;
+mod settings;
 mod tls;

@@ -1,6 +1,7 @@
 //! A proxy before Redis, and Redis itself: the same requests get the same bytes.
 
-use crate::servers::{Connection, LONG, Redis, Way, plainly, proxy, until};
+use crate::common::{LONG, until};
+use crate::servers::{Connection, Redis, Way, plainly, proxy};
 use overbank_kv::proxy::Running;
 use overbank_wire::resp::{self, Replies};
 use rand::seq::IndexedRandom as _;

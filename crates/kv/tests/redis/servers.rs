@@ -1,87 +1,36 @@
 //! Redis servers, proxies before them, and connections that speak bytes.
 
-use overbank_declare::settings::{Source, Table as _};
+use crate::common::{self, Program, followed};
 use overbank_kv::proxy::Running;
 use overbank_kv::proxy::settings::ProxySettings;
 use overbank_kv::proxy::tls::Tls;
-use overbank_testing::needs;
 use overbank_wire::resp::{self, Replies};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longest time that anything may take.
-pub const LONG: Duration = Duration::from_secs(20);
-
-/// A Redis of a test.
+/// A Redis of a test, in an empty directory.
 pub struct Redis {
-    pub port: u16,
-    child: Child,
-    directory: TempDir,
-    more: Vec<String>,
-}
-
-/// Returns a port that was free just now.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
-}
-
-/// Returns whether a program is installed.
-fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
-    found.is_ok_and(|status| status.success())
+    program: Program,
+    _directory: TempDir,
 }
 
 impl Redis {
     /// Starts one; `None` if it is not installed and that is known.
     pub fn start(more: &[&str]) -> Option<Redis> {
-        if !needs("redis-server", has("redis-server")) {
-            return None;
-        }
         let directory = tempfile::tempdir().expect("a directory");
-        let more: Vec<String> = more.iter().map(|&word| word.to_owned()).collect();
-        let port = free_port();
-        let child = Redis::run(port, directory.path(), &more);
-        Some(Redis { port, child, directory, more })
-    }
-
-    fn run(port: u16, directory: &std::path::Path, more: &[String]) -> Child {
-        let child = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--save", "", "--bind", "127.0.0.1"])
-            .args(["--enable-debug-command", "yes"])
-            .args(more)
-            .current_dir(directory)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("it starts");
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(start.elapsed() < LONG, "Redis does not answer");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        child
-    }
-
-    /// Kills it and starts an empty one at the same port.
-    pub fn restart(&mut self) {
-        self.kill();
-        self.child = Redis::run(self.port, self.directory.path(), &self.more);
-    }
-
-    pub fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
-    }
-
-    /// Sends it a signal.
-    pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
+        let program = Program::start("redis-server", |command, port| {
+            command
+                .args(["--port", &port.to_string(), "--save", "", "--bind", "127.0.0.1"])
+                .args(["--enable-debug-command", "yes"])
+                .args(more)
+                .current_dir(directory.path());
+        })?;
+        Some(Redis { program, _directory: directory })
     }
 
     pub fn connect(&self) -> Connection {
@@ -89,33 +38,28 @@ impl Redis {
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Deref for Redis {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.program
+    }
+}
+
+impl DerefMut for Redis {
+    fn deref_mut(&mut self) -> &mut Program {
+        &mut self.program
     }
 }
 
 /// Starts a proxy before a server, and waits until it follows that.
 pub fn proxy(server: u16, flags: &[(&str, &str)]) -> Running {
-    let running = start(server, flags);
-    until("it follows the server", || running.handle().totals().1.open == 1);
-    running
+    followed(start(server, flags))
 }
 
 /// Returns settings, with what their files have.
 pub fn settings(server: u16, flags: &[(&str, &str)]) -> (ProxySettings, Tls) {
-    let mut source = Source::new(&[ProxySettings::SECTION]);
-    source.flag("listen", ["127.0.0.1:0"]);
-    if !flags.iter().any(|(name, _)| *name == "upstream") {
-        source.flag("upstream", [format!("redis://127.0.0.1:{server}")]);
-    }
-    flags.iter().for_each(|(name, value)| source.flag(name, [value]));
-    let mut check = source.check();
-    let settings = ProxySettings::read(&mut check).expect("settings");
-    let tls = settings.check(&mut check);
-    check.finish(Some((settings, tls))).expect("settings")
+    common::settings(&format!("redis://127.0.0.1:{server}"), flags)
 }
 
 pub fn start(server: u16, flags: &[(&str, &str)]) -> Running {
@@ -132,16 +76,6 @@ pub fn plainly(redis: &Redis, flags: &[(&str, &str)]) -> (Running, u16) {
     let running = proxy(redis.port, flags);
     let port = running.handle().address().port();
     (running, port)
-}
-
-/// Waits for something.
-#[track_caller]
-pub fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < LONG, "{what}: not within {LONG:?}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Waits until a change is seen that was made before `start`. What was asked for after `bound` has
@@ -166,9 +100,7 @@ pub struct Connection {
 
 impl Connection {
     pub fn open(port: u16) -> Connection {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-        stream.set_nodelay(true).expect("an option");
-        stream.set_read_timeout(Some(LONG)).expect("an option");
+        let stream = common::connect(port);
         Connection { stream, input: Vec::new(), replies: Replies::new() }
     }
 

@@ -1,10 +1,11 @@
 //! TLS to clients, to the server, and to both: what is served, and what is refused.
 
+use crate::common::{LONG, connect, free_port, until};
 use crate::features::{long_values, pipeline};
 use crate::hits::hot;
 use crate::lanes::random_clients;
 use crate::same::random_requests;
-use crate::servers::{Connection, LONG, Redis, Way, free_port, proxy, settings, start, until};
+use crate::servers::{Connection, Redis, Way, proxy, settings, start};
 use overbank_declare::settings::{Source, Table as _};
 use overbank_kv::proxy::Running;
 use overbank_kv::proxy::settings::ProxySettings;
@@ -97,9 +98,7 @@ impl Files {
 
 /// A connection of a client with TLS, that waits.
 fn open(port: u16, config: &Arc<ClientConfig>) -> rustls::StreamOwned<ClientConnection, TcpStream> {
-    let socket = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    socket.set_nodelay(true).expect("an option");
-    socket.set_read_timeout(Some(LONG)).expect("an option");
+    let socket = connect(port);
     let name = ServerName::try_from("127.0.0.1").expect("a name");
     let tls = ClientConnection::new(config.clone(), name).expect("a client");
     rustls::StreamOwned::new(tls, socket)

@@ -238,6 +238,12 @@ pub const KINDS: &[(&str, Kind)] = &[
     ("xinfo", Kind::Is(Class::Other)),
 ];
 
+/// Returns the names of the commands whose replies may be cached, by their numbers.
+pub fn cacheable() -> impl Iterator<Item = &'static str> {
+    let cacheable = |(_, kind): &&(_, Kind)| matches!(kind, Kind::Cacheable { .. });
+    KINDS.iter().take_while(cacheable).map(|(name, _)| *name)
+}
+
 impl Command {
     /// Returns what a request of this command is to the proxy.
     #[inline]

@@ -40,6 +40,8 @@ pub struct Fill {
 struct Known {
     form: Form,
     is_filling: bool,
+    /// The key's hits when it was last asked for.
+    hits: u32,
     not_before: Nanos,
     /// Times in a row that its value could not be taken.
     refused: u32,
@@ -151,7 +153,9 @@ impl Fills {
             Some(slot) if self.slots.key(slot) == Some(key) => {
                 let forms = self.forms.get(&slot);
                 let is_known = forms.is_none_or(|all| all.iter().any(|known| known.form == *form));
-                (is_known || is_hot).then_some(slot)
+                // The value may have come since it was missed.
+                let wants = (is_known || is_hot) && !self.has(now, slot, form);
+                wants.then_some(slot)
             }
             // Two keys of one hash: one of them is cached.
             Some(_) => None,
@@ -160,6 +164,23 @@ impl Fills {
                 None
             }
         }
+    }
+
+    fn has(&self, now: Nanos, slot: SlotId, form: &Form) -> bool {
+        self.slots.has(slot, (form.db, &form.normalised), now)
+    }
+
+    /// A key was written. Returns what is to be asked for at once: its only form, if that was read
+    /// since it was last asked for. What is asked in several forms, or not read, waits for a read.
+    pub fn changed(&self, now: Nanos, slot: SlotId) -> Option<Form> {
+        let [Known { form, hits, .. }] = self.forms.get(&slot)?.as_slice() else { return None };
+        let is_read = *hits != self.slots.hits_so_far(slot);
+        (is_read && !self.has(now, slot, form)).then(|| form.clone())
+    }
+
+    /// Returns whether a value of a slot is on its way.
+    pub fn is_filling(&self, slot: SlotId) -> bool {
+        self.forms.get(&slot).is_some_and(|all| all.iter().any(|known| known.is_filling))
     }
 
     /// Drops the keys that may not be cached any more.
@@ -227,8 +248,13 @@ impl Fills {
                     forms.remove(0);
                 }
                 let is_room = forms.len() < VARIANTS_MAX;
-                let known =
-                    Known { form: form.clone(), is_filling: false, not_before: 0, refused: 0 };
+                let known = Known {
+                    form: form.clone(),
+                    is_filling: false,
+                    hits: 0,
+                    not_before: 0,
+                    refused: 0,
+                };
                 is_room.then(|| forms.push(known));
                 forms.last_mut().filter(|_| is_room)
             }
@@ -238,7 +264,7 @@ impl Fills {
             return None;
         }
         let ticket = self.slots.begin_fill(slot)?;
-        known.is_filling = true;
+        (known.is_filling, known.hits) = (true, self.slots.hits_so_far(slot));
         self.on_way += 1;
         Some(Fill { ticket, form: form.clone(), sent: now })
     }

@@ -5,6 +5,7 @@
 //!   HELLO 3 · CLIENT TRACKING ON · COMMAND · ACL …      once, then
 //!   PING                      every 100 ms: its answer proves that all pushes before have come
 //!   [SELECT] PTTL · request   a fill: the reply is taken if nothing changed meanwhile
+//!                             when a key becomes hot, and when the value that clients read changes
 //!   ◀─ push: invalidate
 //! ```
 //!
@@ -14,12 +15,14 @@
 //! - A value's deadline is reckoned from the sending of its fill: it is never served past its
 //!   expiry at the server. PTTL comes first: a value that expires between the
 //!   two is read as absent.
+//! - A push of a fill's key that comes before the answer to PTTL is of a write before the fill's
+//!   read: it ends the value from before, and not the fill.
 //! - A lost connection, a flush, another role: everything is dropped at once.
 //! - Bounded: as many fills as `fills` allows, replies by the longest cached one.
 
 use super::fills::{FILLS_MAX, Fill, Fills};
 use super::hot::{Nanos, SECOND};
-use crate::proxy::buffer::Out;
+use crate::proxy::buffer::{Gathered, Out};
 use crate::proxy::commands::Commands;
 use crate::proxy::form::Form;
 use crate::proxy::session::Greeting;
@@ -92,9 +95,7 @@ pub struct Follower {
     pub fills: Fills,
     setup: Setup,
     replies: Replies,
-    /// The reply that comes, and whether there was no room for it.
-    input: Vec<u8>,
-    is_long: bool,
+    input: Gathered,
     asked: VecDeque<Asked>,
     /// The reply of a fill's PTTL, until that of its read.
     ttl: Option<i64>,
@@ -131,8 +132,7 @@ impl Follower {
             setup,
             fills,
             replies: Replies::new(),
-            input: Vec::new(),
-            is_long: false,
+            input: Gathered::default(),
             asked: VecDeque::new(),
             ttl: None,
             db: 0,
@@ -227,8 +227,7 @@ impl Follower {
         self.fills.lost();
         self.out.clear();
         self.replies = Replies::new();
-        self.input = Vec::new();
-        self.is_long = false;
+        self.input = Gathered::default();
         self.ttl = None;
         for asked in std::mem::take(&mut self.asked) {
             if let Asked::Reopen(closings) = asked {
@@ -258,6 +257,13 @@ impl Follower {
     pub fn want(&mut self, now: Nanos, key: (u128, &[u8]), form: &Form, is_hot: bool) {
         if let Some(slot) = self.fills.want(now, key, form, is_hot) {
             self.fill(now, slot, form);
+        }
+    }
+
+    /// Its key was written: what clients read of it is asked for at once.
+    pub fn changed(&mut self, now: Nanos, slot: SlotId) {
+        if let Some(form) = self.fills.changed(now, slot) {
+            self.fill(now, slot, &form);
         }
     }
 
@@ -341,19 +347,12 @@ impl Follower {
                 Some(Asked::Value(_)) if !is_push => self.fills.limits.value_max,
                 _ => REPLY_MAX,
             };
-            if self.input.len() + of_reply.len() > max {
-                self.is_long = true;
-                self.input = Vec::new();
-            }
-            if !self.is_long {
-                self.input.extend_from_slice(of_reply);
-            }
+            self.input.add(of_reply, max);
             if step.end {
-                let reply = std::mem::take(&mut self.input);
-                let is_long = std::mem::take(&mut self.is_long);
+                let (reply, is_long) = self.input.take();
                 self.last_answer = now;
                 match is_push {
-                    true => self.push(&reply)?,
+                    true => self.push(now, &reply)?,
                     false => self.answer(now, &reply, is_long)?,
                 }
             }
@@ -362,7 +361,7 @@ impl Follower {
     }
 
     /// The server says that keys have changed.
-    fn push(&mut self, push: &[u8]) -> Result<(), Lost> {
+    fn push(&mut self, now: Nanos, push: &[u8]) -> Result<(), Lost> {
         let (push, _) = resp::tree(push)?;
         let Some([kind, keys, ..]) = push.elements() else { return Ok(()) };
         if kind.text() != Some(b"invalidate") {
@@ -377,11 +376,29 @@ impl Follower {
                         crate::proxy::hash_of(self.setup.seed, key.text().unwrap_or_default());
                     if let Some(slot) = self.fills.slots.push(hash) {
                         self.fills.hot.written(slot);
+                        self.pushed(slot);
+                        self.changed(now, slot);
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// What the server has pushed was done before what it answers next: fills of which no reply
+    /// has come yet read it.
+    fn pushed(&mut self, slot: SlotId) {
+        if !self.fills.is_filling(slot) {
+            return;
+        }
+        // The first may be one whose PTTL has been answered.
+        for asked in self.asked.iter_mut().skip(1) {
+            if let Asked::Value(fill) = asked
+                && fill.ticket.slot() == slot
+            {
+                fill.ticket.sees_push();
+            }
+        }
     }
 
     fn answer(&mut self, now: Nanos, reply: &[u8], is_long: bool) -> Result<(), Lost> {

@@ -30,7 +30,7 @@ use super::memcached;
 use super::protocol;
 use super::session::Rules;
 use super::settings::{Mode, ProxySettings};
-use super::slots::{self, Closing};
+use super::slots::{self, Closing, SlotId};
 use super::stream::{Failed, Stream};
 use super::upstream::Protocol;
 use super::{Shared, locked};
@@ -59,6 +59,8 @@ pub enum Note {
     /// A read of this key is hot, or could not be answered yet.
     /// `is_hot`: by this form.
     Want { hash: u128, key: Box<[u8]>, form: Form, is_hot: bool },
+    /// Writes of this slot's key have been answered, and none is in flight.
+    Written(SlotId),
     /// What closed the cache has been answered.
     Replied(Closing),
     /// A user that is not known.
@@ -181,6 +183,7 @@ impl Core {
                 Note::Want { hash, key, form, is_hot } => {
                     self.follower.want(now, (hash, &key), &form, is_hot);
                 }
+                Note::Written(slot) => self.follower.changed(now, slot),
                 Note::Replied(closing) => self.follower.replied(closing),
                 Note::User(name) => {
                     if let protocol::Follower::Redis(redis) = &mut self.follower {

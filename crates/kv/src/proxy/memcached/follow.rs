@@ -17,7 +17,7 @@
 
 use super::flush::Flushes;
 use super::item::Item;
-use crate::proxy::buffer::Out;
+use crate::proxy::buffer::{Gathered, Out};
 use crate::proxy::core::{BEAT, Fill, Fills, Lost, Nanos, SECOND, SILENT};
 use crate::proxy::form::Form;
 use crate::proxy::slots::{Closing, Filled, SlotId};
@@ -45,9 +45,7 @@ pub struct Follower {
     flushes: Arc<Flushes>,
     form: Form,
     replies: Replies,
-    /// The reply that comes, and whether there was no room for it.
-    input: Vec<u8>,
-    is_long: bool,
+    input: Gathered,
     asked: VecDeque<Asked>,
     /// When values are asked for again; by slot that, and the hits when the value came.
     refresh: BTreeSet<(Nanos, SlotId)>,
@@ -65,8 +63,7 @@ impl Follower {
             flushes,
             form: Form::item(),
             replies: Replies::new(),
-            input: Vec::new(),
-            is_long: false,
+            input: Gathered::default(),
             asked: VecDeque::new(),
             refresh: BTreeSet::new(),
             came: HashMap::new(),
@@ -94,7 +91,7 @@ impl Follower {
         self.fills.lost();
         self.out.clear();
         self.replies = Replies::new();
-        (self.input, self.is_long) = (Vec::new(), false);
+        self.input = Gathered::default();
         self.asked.clear();
         self.refresh.clear();
         self.came.clear();
@@ -110,6 +107,13 @@ impl Follower {
     /// A read was reported as hot, or as not cached yet.
     pub fn want(&mut self, now: Nanos, key: (u128, &[u8]), form: &Form, is_hot: bool) {
         if let Some(slot) = self.fills.want(now, key, form, is_hot) {
+            self.fill(now, slot);
+        }
+    }
+
+    /// Its key was written: what clients read of it is asked for at once.
+    pub fn changed(&mut self, now: Nanos, slot: SlotId) {
+        if self.fills.changed(now, slot).is_some() {
             self.fill(now, slot);
         }
     }
@@ -200,15 +204,9 @@ impl Follower {
             let (of_reply, behind) = rest.split_at_checked(step.len).ok_or(Lost::Silent)?;
             rest = behind;
             let max = self.fills.limits.value_max.saturating_add(LINE_MAX);
-            if self.input.len() + of_reply.len() > max {
-                (self.input, self.is_long) = (Vec::new(), true);
-            }
-            if !self.is_long {
-                self.input.extend_from_slice(of_reply);
-            }
+            self.input.add(of_reply, max);
             if step.end {
-                let reply = std::mem::take(&mut self.input);
-                let is_long = std::mem::take(&mut self.is_long);
+                let (reply, is_long) = self.input.take();
                 self.last_answer = now;
                 self.answer(now, &reply, is_long)?;
             }

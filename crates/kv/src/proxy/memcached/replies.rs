@@ -51,7 +51,7 @@ impl Session {
         }
         match self.owed.take() {
             Front::Plain => {}
-            Front::Effect(Effect::Written(mark)) => turn.ways.slots.end_write(mark),
+            Front::Effect(Effect::Written(mark)) => turn.ways.end(Marks::One(mark)),
             Front::Effect(Effect::Ends(ends) | Effect::Quiet { ends, .. }) => ends.done(turn),
             Front::Effect(Effect::Watch) if self.replies.head() == b"OK" => {
                 self.state = State::Watches;

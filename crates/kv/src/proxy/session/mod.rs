@@ -41,7 +41,7 @@ use super::Shared;
 use super::buffer::Out;
 use super::core::Note;
 use super::form::Form;
-use super::settings::{Order, Prefixes, Scripts};
+use super::settings::{Cacheable, Order, Prefixes, Scripts};
 use super::slots::{Mark, Miss};
 use super::totals::{Missed, ProxyTotals};
 use super::ways::Ways;
@@ -83,11 +83,18 @@ pub struct Rules {
     pub scripts: Scripts,
     pub prefix: Option<Prefixes>,
     pub deny: Option<Prefixes>,
+    pub cacheable: Cacheable,
 }
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { order: Order::Key, scripts: Scripts::Keys, prefix: None, deny: None }
+        Rules {
+            order: Order::Key,
+            scripts: Scripts::Keys,
+            prefix: None,
+            deny: None,
+            cacheable: Cacheable::ALL,
+        }
     }
 }
 

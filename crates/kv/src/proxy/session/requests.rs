@@ -194,6 +194,7 @@ impl Session {
         }
         turn.totals.commands += 1;
         if let Class::Cacheable(null) = class
+            && turn.ways.rules.cacheable.has(command)
             && self.answer_cached((command, null), request, turn)
         {
             return true;
@@ -522,7 +523,7 @@ impl Session {
     /// A key that is written again is out anyway.
     fn silence_one(&mut self, mark: Mark, ways: &mut Ways) {
         if !self.silent_marks.insert(mark) {
-            ways.slots.end_write(mark);
+            ways.end(Marks::One(mark));
         }
     }
 
@@ -549,7 +550,7 @@ impl Session {
         }
         if self.silent_closing.is_some() {
             // Closed anyway.
-            self.silent_marks.drain().for_each(|mark| ways.slots.end_write(mark));
+            self.silent_marks.drain().for_each(|mark| ways.end(Marks::One(mark)));
         }
     }
 }

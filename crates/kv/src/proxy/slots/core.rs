@@ -11,7 +11,7 @@ use thiserror::Error;
 
 /// A slot of a key. After the key's eviction it names the slot's next key, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SlotId(u32);
+pub struct SlotId(pub(super) u32);
 
 /// A fill that has begun: the key's state from before its request to the origin.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,12 @@ impl Ticket {
     /// Returns the slot to be filled.
     pub const fn slot(self) -> SlotId {
         self.slot
+    }
+
+    /// [`Core::push`] was called for a change that the origin made before the fill reads: the fill
+    /// sees that change, and stands.
+    pub const fn sees_push(&mut self) {
+        self.state = self.state.next();
     }
 }
 

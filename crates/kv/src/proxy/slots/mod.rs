@@ -64,6 +64,10 @@
 //!    evicted key's write is in its bucket, so its next promotion waits for it. A slot with writes
 //!    in flight is not given to a key only because it could not be filled.
 //!
+//! A fill may be under way when the push comes of a write that it is going to read: the origin's
+//! messages are in the order of what it did, so a push before the fill's first reply is of such a
+//! write. [`Ticket::sees_push`] takes the push's event for known; any other still ends the fill.
+//!
 //! G2 (other writers): a push is seen by all that read a lease set after it. G3: an entry's
 //! deadline. G4: [`Core::push_all`] changes the gate, which each entry remembers.
 //!

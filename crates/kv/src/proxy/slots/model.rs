@@ -8,7 +8,7 @@
 //! or whose value another read returned, before it began. Each scene runs as it is, and must fail
 //! with each of its flaws.
 
-use super::sync::{FLAW, Flaw};
+use super::sync::{FLAW, Flaw, has};
 use super::{Closing, Config, Core, Filled, Miss, Query, SlotId, Ticket, Variant, Worker, build};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -162,6 +162,26 @@ fn push_and_fill() {
 }
 
 scene!(push_and_fill: late_fill_accepted = LateFill);
+
+/// A write beside this proxy whose push comes before the fill reads, and one through the proxy.
+fn push_before_fill() {
+    let (mut core, [mut a, mut b], origin, slot) = cached();
+    let own = origin.clone();
+    let writer = thread::spawn(move || write(&mut a, &own));
+    let Some(mut ticket) = core.begin_fill(slot) else { return _ = writer.join() };
+    let early = origin.read();
+    origin.0[0].fetch_add(1, Ordering::AcqRel);
+    core.push(HASH);
+    origin.0[1].fetch_max(1, Ordering::AcqRel);
+    ticket.sees_push();
+    let value = if has(Flaw::EarlyRead) { early } else { origin.read() };
+    accept(&mut core, ticket, value);
+    read(&mut b, &origin);
+    writer.join().expect("ends");
+    read(&mut b, &origin);
+}
+
+scene!(push_before_fill: late_fill_accepted = LateFill, early_read = EarlyRead);
 
 /// A write that may look the key up before it is in the table.
 fn promotion() {

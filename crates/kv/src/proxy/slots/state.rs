@@ -29,7 +29,7 @@ impl State {
         (self.0 / EPOCH).wrapping_sub(before.0 / EPOCH) & (u64::MAX / EPOCH)
     }
 
-    const fn next(self) -> State {
+    pub(super) const fn next(self) -> State {
         State(self.0.wrapping_add(EPOCH))
     }
 
@@ -57,10 +57,12 @@ impl Word {
     }
 
     #[inline(always)]
-    fn change(&self, to: impl Fn(State) -> State) {
-        let to = |word| Some(to(State(word)).0);
+    fn change(&self, to: impl Fn(State) -> State) -> State {
         // Acquire: a push after a reply sees what the reply's worker did. It never fails.
-        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, to);
+        let word = |word| Some(to(State(word)).0);
+        let (Ok(before) | Err(before)) =
+            self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, word);
+        to(State(before))
     }
 
     /// A write begins.
@@ -68,9 +70,9 @@ impl Word {
         self.change(|state| state.next().more());
     }
 
-    /// Its reply came.
-    pub(super) fn end(&self) {
-        self.change(|state| state.next().less());
+    /// Its reply came. Returns what the word is now.
+    pub(super) fn end(&self) -> State {
+        self.change(|state| state.next().less())
     }
 
     /// The key has changed, or may have.

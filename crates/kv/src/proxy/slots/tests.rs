@@ -200,11 +200,19 @@ fn the_slots_do_what_a_naive_twin_does() {
                 }
             }
             88..91 => {
-                // A write of another proxy, and its push.
+                // A write of another proxy, and its push. Fills may read it.
                 twin.values[usize::from(key)] = operation;
                 let slot = core.push(hash(key));
                 assert_eq!(slot, twin.keys.get(&key).map(|promoted| promoted.slot));
+                let reads_it = random.random_bool(0.5);
+                let valid: Vec<bool> = twin.fills.iter().map(|fill| fill.3).collect();
                 slot.into_iter().for_each(|slot| twin.invalidate(slot));
+                for (fill, was_valid) in twin.fills.iter_mut().zip(valid) {
+                    if reads_it && Some(fill.1.slot()) == slot {
+                        fill.1.sees_push();
+                        (fill.2, fill.3) = (operation, was_valid);
+                    }
+                }
                 twin.keys.entry(key).and_modify(|promoted| promoted.entry = None);
             }
             91..95 => {

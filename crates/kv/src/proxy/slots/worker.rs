@@ -1,5 +1,6 @@
 //! A worker's half: marks of writes, and hits.
 
+use super::core::SlotId;
 use super::filled::{Query, Variant};
 use super::shared::{Closing, Counts, Shared};
 use super::sync::{Flaw, Ordering, has};
@@ -76,11 +77,13 @@ impl Worker {
     }
 
     /// Ends a write whose reply came. A second time for one mark lets stale replies be served.
-    pub fn end_write(&mut self, mark: Mark) {
-        if let Some(slot) = mark.slot.and_then(|slot| self.shared.slots.get(slot as usize)) {
-            slot.word.end();
-        }
+    /// Returns the slot of the key if it may be filled again.
+    pub fn end_write(&mut self, mark: Mark) -> Option<SlotId> {
+        let place = |slot: &u32| Some(self.shared.slots.get(*slot as usize)?.word.end());
+        let state = mark.slot.as_ref().and_then(place);
         self.change_bucket(mark.bucket, u32::MAX);
+        let is_idle = state.is_some_and(|state| state.in_flight() == 0);
+        mark.slot.filter(|_| is_idle).map(SlotId)
     }
 
     /// Calls `then` with the reply to a request, and counts the hit.

@@ -79,7 +79,6 @@ const CLAIMS: &[Claim<Of>] = &[
     Claim::new("every command is a hit, answered, forwarded or refused", "all", |of: &Of| {
         Finding::new(of.closes, if of.closes { "all" } else { "not all" })
     }),
-    // A reader's note may wait while its value comes: a race, which few rounds show or do not.
     Claim::timed("fills", "at most writes and promotions", |of: &Of| {
         let most = of.writes + of.promoted;
         let found = Finding::new(of.fills <= most, format!("{} of {most}", of.fills));
@@ -193,10 +192,11 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
          all GETs but one for each write and each promotion.",
     );
     record.note(
-        "A write takes its key out of the cache. The first read after it passes to Redis and starts \
-         the fill, so a write costs two GETs; further reads pass until the value is there, so the \
-         cost grows with the rate of the key's reads. If a busy machine delays the proxy's heartbeat, the proxy drops all that \
-         it has: drops counts that, and nothing is claimed of the fills then.",
+        "A write takes its key out of the cache; its reply starts the fill if the key was read since \
+         the last one. Reads pass to Redis until the value is there, so what a write costs beyond \
+         its fill grows with the rate of the key's reads. If a busy machine delays the proxy's \
+         heartbeat, the proxy drops all that it has: drops counts that, and nothing is claimed of \
+         the fills then.",
     );
     Ok(record)
 }
