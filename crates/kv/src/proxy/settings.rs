@@ -89,9 +89,8 @@ impl SettingValue for Cacheable {
     }
 
     fn read(text: &str, range: &Range) -> Result<Cacheable, String> {
-        let number = |word: &str| {
-            commands::cacheable().position(|name| name.eq_ignore_ascii_case(word))
-        };
+        let number =
+            |word: &str| commands::cacheable().position(|name| name.eq_ignore_ascii_case(word));
         let bits = text.split(',').map(|word| number(word).map(|number| 1 << number));
         let all = bits.reduce(|all, bit| Some(all? | bit?)).flatten();
         all.map(Cacheable).ok_or_else(|| format!("{text:?}: must be {}", Self::accepts(range)))

@@ -168,7 +168,7 @@ fn push_before_fill() {
     let (mut core, [mut a, mut b], origin, slot) = cached();
     let own = origin.clone();
     let writer = thread::spawn(move || write(&mut a, &own));
-    let Some(mut ticket) = core.begin_fill(slot) else { return _ = writer.join() };
+    let Some(mut ticket) = core.begin_fill(slot) else { return drop(writer.join()) };
     let early = origin.read();
     origin.0[0].fetch_add(1, Ordering::AcqRel);
     core.push(HASH);

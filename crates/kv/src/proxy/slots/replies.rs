@@ -7,7 +7,8 @@ impl Core {
     /// Returns whether a slot has a reply to this request that is served at a time.
     pub fn has(&self, slot: SlotId, (db, request): (u32, &[u8]), now: u64) -> bool {
         let is_it = |variant: &Variant| variant.db == db && *variant.request == *request;
-        let has = |filled: &Filled| now < filled.expires_at() && filled.variants().iter().any(is_it);
+        let has =
+            |filled: &Filled| now < filled.expires_at() && filled.variants().iter().any(is_it);
         self.is_fresh(slot) && self.with_filled(slot, |filled| filled.is_some_and(has))
     }
 
