@@ -58,6 +58,45 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// A clock of the day that steps, for programs that are started under it; those that go evenly do
+/// not.
+struct Clock {
+    folder: tempfile::TempDir,
+    library: PathBuf,
+}
+
+impl Clock {
+    /// `None`, listed as skipped: the machine has none.
+    fn new() -> Option<Clock> {
+        let libraries = std::fs::read_dir("/usr/lib").expect("a folder").flatten();
+        let mut paths = libraries.map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
+        let library = paths.find(|path| path.exists());
+        if !needs("faketime", library.is_some()) {
+            return None;
+        }
+        let clock = Clock { folder: tempfile::tempdir().expect("a folder"), library: library? };
+        clock.step("+0");
+        Some(clock)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("time")
+    }
+
+    /// Steps to so many seconds beside the right time.
+    fn step(&self, seconds: &str) {
+        let next = self.folder.path().join("next");
+        std::fs::write(&next, seconds).expect("written");
+        std::fs::rename(next, self.file()).expect("in place");
+    }
+
+    fn rule(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", &self.library).env("FAKETIME_TIMESTAMP_FILE", self.file());
+        command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        command.env("DONT_FAKE_MONOTONIC", "1");
+    }
+}
+
 struct Redis {
     child: Child,
     port: u16,
@@ -66,6 +105,10 @@ struct Redis {
 impl Redis {
     /// `None`, listed as skipped: the machine has none.
     fn start() -> Option<Redis> {
+        Redis::start_by(|_| ())
+    }
+
+    fn start_by(change: impl FnOnce(&mut Command)) -> Option<Redis> {
         for program in ["redis-server", "redis-cli"] {
             let version = Command::new(program).arg("--version").output();
             if !needs(program, version.is_ok_and(|output| output.status.success())) {
@@ -75,6 +118,7 @@ impl Redis {
         let port = free_port();
         let at = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""];
         let mut command = Command::new("redis-server");
+        change(&mut command);
         let child = command.args(at).stdout(Stdio::null()).spawn().expect("it starts");
         soon("redis listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         Some(Redis { child, port })
@@ -113,11 +157,15 @@ struct Proxy {
 impl Proxy {
     /// Starts one by a file of these lines.
     fn start(lines: &str) -> Proxy {
+        Proxy::start_by(lines, |_| ())
+    }
+
+    fn start_by(lines: &str, change: impl FnOnce(&mut Command)) -> Proxy {
         let folder = tempfile::tempdir().expect("a folder");
         let metrics = free_port();
         let at = |name: &str| folder.path().join(name).display().to_string();
         std::fs::write(at("proxy.toml"), lines).expect("written");
-        let mut child = overbank(&[
+        let mut command = overbank(&[
             "kv",
             "proxy",
             "--config",
@@ -132,9 +180,9 @@ impl Proxy {
             "json",
             "--format",
             "json",
-        ])
-        .spawn()
-        .expect("it starts");
+        ]);
+        change(&mut command);
+        let mut child = command.spawn().expect("it starts");
         let log = Arc::new(Mutex::new(String::new()));
         let (lines, kept) = (BufReader::new(child.stderr.take().expect("piped")), log.clone());
         std::thread::spawn(move || {
@@ -335,6 +383,56 @@ fn hot_keys_are_answered_and_shown_and_no_key_leaves_by_metrics_or_log() {
 
     let totals = proxy.end();
     assert!(totals["hits"].as_u64() > Some(1) && totals["pushes"].as_u64() > Some(0), "{totals}");
+}
+
+#[test]
+fn clocks_that_step_change_nothing() {
+    let Some(clock) = Clock::new() else { return };
+    let Some(redis) = Redis::start_by(|command| clock.rule(command)) else { return };
+    let lines = format!("upstream = \"{}\"\n", redis.url());
+    let mut proxy = Proxy::start_by(&lines, |command| clock.rule(command));
+    let time = |redis: &Redis| -> i64 {
+        let time = redis_cli(redis.port, &["TIME"]);
+        time.lines().next().expect("seconds").parse().expect("a number")
+    };
+    let mut before = time(&redis);
+    for (round, seconds) in ["+7200", "-7200", "+0", "+4000000", "+0"].into_iter().enumerate() {
+        redis_cli(redis.port, &["SET", "k", "old"]);
+        redis_cli(redis.port, &["SET", "short", "one", "PX", "600000"]);
+        for key in ["k", "short"] {
+            proxy.heat(key);
+        }
+        clock.step(seconds);
+        let now = time(&redis);
+        assert!((now - before).abs() > 3000, "round {round}: it did not step: {before}, {now}");
+        before = now;
+        // Hits go on, and a write past the proxy is seen in time.
+        proxy.heat("k");
+        redis_cli(redis.port, &["SET", "k", &round.to_string()]);
+        let written = Instant::now();
+        loop {
+            let asked = written.elapsed();
+            if proxy.get("k") == round.to_string() {
+                break;
+            }
+            assert!(asked <= Duration::from_secs(1), "round {round}: old after {asked:?}");
+        }
+        // What Redis has expired by its clock is gone here.
+        if redis_cli(redis.port, &["EXISTS", "short"]) == "0" {
+            let gone = Instant::now();
+            loop {
+                let asked = gone.elapsed();
+                if proxy.get("short").is_empty() {
+                    break;
+                }
+                assert!(asked <= Duration::from_secs(1), "round {round}: it stays {asked:?}");
+            }
+        } else {
+            assert_eq!(proxy.get("short"), "one");
+        }
+    }
+    let (hits, status) = (proxy.status()["hits"].as_u64(), proxy.status());
+    assert!(hits > Some(20), "{status}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod features;
 mod history;
 mod hits;
 mod lanes;
+mod moves;
 mod same;
 mod servers;
 mod settings;
