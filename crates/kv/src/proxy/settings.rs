@@ -85,12 +85,13 @@ impl SettingValue for Cacheable {
     const VALUE_NAME: &'static str = "COMMAND,…";
 
     fn accepts(_: &Range) -> String {
-        format!("one or more of {}", commands::cacheable().collect::<Vec<_>>().join(","))
+        format!("one or more of {}", commands::names_of_cacheable().collect::<Vec<_>>().join(","))
     }
 
     fn read(text: &str, range: &Range) -> Result<Cacheable, String> {
-        let number =
-            |word: &str| commands::cacheable().position(|name| name.eq_ignore_ascii_case(word));
+        let number = |word: &str| {
+            commands::names_of_cacheable().position(|name| name.eq_ignore_ascii_case(word))
+        };
         let bits = text.split(',').map(|word| number(word).map(|number| 1 << number));
         let all = bits.reduce(|all, bit| Some(all? | bit?)).flatten();
         all.map(Cacheable).ok_or_else(|| format!("{text:?}: must be {}", Self::accepts(range)))

@@ -239,7 +239,7 @@ pub const KINDS: &[(&str, Kind)] = &[
 ];
 
 /// Returns the names of the commands whose replies may be cached, by their numbers.
-pub fn cacheable() -> impl Iterator<Item = &'static str> {
+pub fn names_of_cacheable() -> impl Iterator<Item = &'static str> {
     let cacheable = |(_, kind): &&(_, Kind)| matches!(kind, Kind::Cacheable { .. });
     KINDS.iter().take_while(cacheable).map(|(name, _)| *name)
 }

@@ -31,7 +31,7 @@ use overbank_wire::resp::Request;
 use spec::{Begin, Find, Spec};
 use std::collections::BTreeMap;
 
-pub use class::{Class, GET, Hello, Null, ReplyMode, cacheable};
+pub use class::{Class, GET, Hello, Null, ReplyMode, names_of_cacheable};
 pub use keys::{Keys, is_word};
 pub use reply::ReplyError;
 pub use spec::Access;

@@ -419,7 +419,9 @@ fn client(
         }
     }
     // The other client is to end, too.
-    writes.into_iter().for_each(|(_, _, mark)| worker.end_write(mark));
+    for (_, _, mark) in writes {
+        worker.end_write(mark);
+    }
     history
 }
 
