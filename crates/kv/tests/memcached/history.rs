@@ -3,7 +3,7 @@
 use crate::common::Register;
 use crate::servers::{Connection, World, binary};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Returns the number that a reply to `get`, `gets` or `mg` holds; `None` of an absent value.

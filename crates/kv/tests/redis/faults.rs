@@ -16,7 +16,7 @@ const SLACK: Duration = Duration::from_millis(100);
 const FLAGS: [(&str, &str); 1] = [("staleness-max", "0.5")];
 
 /// Asks, if the other side lives.
-fn try_ask(port: u16, stream: &mut Option<TcpStream>, line: &str) -> Option<String> {
+pub fn try_ask(port: u16, stream: &mut Option<TcpStream>, line: &str) -> Option<String> {
     if stream.is_none() {
         let opened = TcpStream::connect(("127.0.0.1", port)).ok()?;
         opened.set_nodelay(true).ok()?;

@@ -8,7 +8,7 @@
 //! or whose value another read returned, before it began. Each scene runs as it is, and must fail
 //! with each of its flaws.
 
-use super::sync::{FLAW, Flaw, has};
+use super::sync::{FLAW, Flaw};
 use super::{Closing, Config, Core, Filled, Miss, Query, SlotId, Ticket, Variant, Worker, build};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -165,6 +165,11 @@ scene!(push_and_fill: late_fill_accepted = LateFill);
 
 /// A write beside this proxy whose push comes before the fill reads, and one through the proxy.
 fn push_before_fill() {
+    push_and_read(false);
+}
+
+/// `is_early`: the fill reads before what the push says.
+fn push_and_read(is_early: bool) {
     let (mut core, [mut a, mut b], origin, slot) = cached();
     let own = origin.clone();
     let writer = thread::spawn(move || write(&mut a, &own));
@@ -174,14 +179,20 @@ fn push_before_fill() {
     core.push(HASH);
     origin.0[1].fetch_max(1, Ordering::AcqRel);
     ticket.sees_push();
-    let value = if has(Flaw::EarlyRead) { early } else { origin.read() };
+    let value = if is_early { early } else { origin.read() };
     accept(&mut core, ticket, value);
     read(&mut b, &origin);
     writer.join().expect("ends");
     read(&mut b, &origin);
 }
 
-scene!(push_before_fill: late_fill_accepted = LateFill, early_read = EarlyRead);
+scene!(push_before_fill: late_fill_accepted = LateFill);
+
+#[test]
+#[should_panic(expected = "stale")]
+fn a_fill_that_reads_before_a_push_does_not_see_it() {
+    explore(None, || push_and_read(true));
+}
 
 /// A write that may look the key up before it is in the table.
 fn promotion() {

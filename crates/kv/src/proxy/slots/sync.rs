@@ -71,8 +71,6 @@ pub(super) enum Flaw {
     PollLoads,
     /// A fill is accepted whatever has passed since, as of now.
     LateFill,
-    /// A fill that has read before a push is taken for one that sees it.
-    EarlyRead,
     /// An entry is served whatever its epoch.
     EpochIgnored,
     /// A hit does not look at the gate.
