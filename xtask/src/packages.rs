@@ -105,11 +105,6 @@ pub const STORES: &[Package] = &[
         sign: &["nutcracker", "--version"],
         needed_by: "tests: a proxy beside ours",
     },
-    Package {
-        name: "faketime",
-        sign: &["faketime", "--version"],
-        needed_by: "tests: clocks that step",
-    },
 ];
 
 /// Further packages of `test`: what compiles programs in C against the tables, and judges them.

@@ -171,9 +171,7 @@ overbank_declare::settings! {
         deny: Option<Prefixes>, "Beginnings of keys that are not cached" or "none"
             example "lock:,session:";
         cacheable: Option<Cacheable>, "Commands of Redis whose replies may be cached"
-            or "all that can be: GET, MGET, STRLEN, EXISTS, TYPE, GETRANGE, HGET, HMGET, HGETALL, \
-            HLEN, SMEMBERS, SISMEMBER, SCARD, LRANGE, LLEN, LINDEX, ZRANGE, ZSCORE, ZCARD, \
-            BITCOUNT, GETBIT" example "get,mget,hgetall";
+            or "all that can be" example "get,mget,hgetall";
         staleness_max: Duration = 1,
             "Seconds that a reply may be older than a write that did not pass this proxy (with \
             memcached: max-age), or than the server's last sign of life";
