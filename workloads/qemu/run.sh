@@ -6,6 +6,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 plain=target/workloads/plain/release
+need() {
+    echo "workloads/qemu/run.sh: $1 is missing: $2" >&2
+    exit 1
+}
+[ -n "$(command -v qemu-x86_64)" ] || need qemu-x86_64 'apt-get install qemu-user'
+[ -n "$(command -v setarch)" ] || need setarch 'apt-get install util-linux'
+[ -x target/workloads/release/overbank-workloads ] ||
+    need 'the program with hooks' 'cargo xtask workloads'
+[ -x "$plain/overbank-workloads" ] ||
+    need 'the program without hooks' 'cargo xtask workloads --plain'
 cargo build --release --quiet --manifest-path workloads/Cargo.toml -p overbank-qemu \
     --target-dir target/workloads/plain
 requests=100000
@@ -18,9 +28,10 @@ for index in "${@:-lmdb btreemap}"; do
         hooks=$(target/workloads/release/overbank-workloads run --index "$one" $options)
         # The program ends with the error that no hook was called.
         # shellcheck disable=SC2086
-        qemu=$({ setarch -R qemu-x86_64 \
+        all=$(setarch -R qemu-x86_64 \
             -plugin "$plain/liboverbank_qemu.so,warmup=$requests,lookups=$requests" \
-            "$plain/overbank-workloads" run --index "$one" $options 2>&1 || true; } | grep "^{")
+            "$plain/overbank-workloads" run --index "$one" $options 2>&1 || true)
+        qemu=$(grep "^{" <<<"$all") || { printf '%s\n' "$all" >&2; exit 1; }
         printf '%s\n%s\n' "$hooks" "$qemu" | python3 -c '
 import json, sys
 hooks, qemu = (json.loads(line) for line in sys.stdin)

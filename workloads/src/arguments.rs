@@ -245,9 +245,13 @@ impl Chosen {
         }
         let mut json = serde_json::to_value(&shape)?;
         for set in &self.set {
-            set_field(&mut json, set)?;
+            let before = set_field(&mut json, set)?;
+            // One at a time, to say which of them is wrong.
+            if serde_json::from_value::<Shape>(json.clone()).is_err() {
+                bail!("--set {set}: must be of the kind that it is by default: {before}");
+            }
         }
-        let shape: Shape = serde_json::from_value(json).context("--set")?;
+        let shape: Shape = serde_json::from_value(json)?;
         ensure!(
             shape.sdc.is_some() == system.has_sdc(),
             "--set sdc: --system sdc and sdc-values have one, the other systems have none"
@@ -338,6 +342,11 @@ impl Run {
         if !buckets.is_power_of_two() || buckets > 1 << 30 {
             bail!("--buckets {buckets}: must be a power of two of at most 2^30");
         }
+        ensure!(
+            self.table.is_none() || (self.system != System::Regular && !self.system.has_sdc()),
+            "--table: is for SLB, copies and hints; --system {} has none",
+            name(&self.system)
+        );
         let table_bytes = self.table.unwrap_or(shape.llc.bytes);
         ensure!(table_bytes <= TABLE_MAX, "--table {table_bytes}: must be at most 2^34");
         let inserts = if self.ycsb == Some(Ycsb::D) { self.lookups + warmup } else { 0 };
@@ -392,8 +401,8 @@ impl Run {
     }
 }
 
-/// Sets `a.b` of an object by `a.b=VALUE`.
-fn set_field(json: &mut Value, set: &str) -> Result<()> {
+/// Sets `a.b` of an object by `a.b=VALUE`; returns what it was.
+fn set_field(json: &mut Value, set: &str) -> Result<Value> {
     let (path, value) = set
         .split_once('=')
         .with_context(|| format!("--set {set}: must be FIELD=VALUE, as llc.ways=16"))?;
@@ -401,10 +410,10 @@ fn set_field(json: &mut Value, set: &str) -> Result<()> {
     let field = json.pointer_mut(&pointer).with_context(|| {
         format!("--set {set}: no such field; the JSON that is printed has them all, as llc.ways")
     })?;
-    *field = serde_json::from_str(value).with_context(|| {
+    let value = serde_json::from_str(value).with_context(|| {
         format!("--set {set}: the value must be JSON, as 16, 2.5, true or null")
     })?;
-    Ok(())
+    Ok(std::mem::replace(field, value))
 }
 
 /// Reads a number of bytes: `4096`, `512KB`, `3MB`, `1GB`, with powers of 1024.

@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::Command;
 use std::ptr::{from_mut, null_mut};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -47,6 +48,18 @@ pub fn are_fixed() -> bool {
     // SAFETY: changes nothing.
     let now = unsafe { libc::personality(QUERY) };
     now >= 0 && now & libc::ADDR_NO_RANDOMIZE != 0
+}
+
+/// Returns the time that this thread has been on a core. By the C library: valgrind hides what a
+/// direct call is found by.
+pub fn core_time() -> Duration {
+    let mut time = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: the time is written to memory of its size, which is a time without that, too.
+    let time = unsafe {
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, time.as_mut_ptr());
+        time.assume_init()
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Reserves zeros at an address.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use overbank_sdc::{Counters, FEW, Machine, SLOTS, Shape, SlotView, Times, WayView, used_slots};
@@ -72,7 +71,7 @@ struct Report<'a> {
     /// What the LLC holds at the end; only with `--view`.
     #[serde(skip_serializing_if = "Option::is_none")]
     llc: Option<Held>,
-    /// Of this process, for the measured requests.
+    /// For which this thread was on a core, for the measured requests.
     seconds: f64,
     hooks_per_second: f64,
 }
@@ -157,9 +156,9 @@ pub fn run(run: &Run) -> Result<()> {
 
     point.machine.restart();
     let values = values(point.machine);
-    let start = Instant::now();
+    let start = fixed::core_time();
     point.pass(measured)?;
-    let seconds = start.elapsed().as_secs_f64();
+    let seconds = (fixed::core_time() - start).as_secs_f64();
     let Point { mut store, client, machine, asked, touched, .. } = point;
     let levels = levels(machine, &mut *store, &touched);
     let slots = (values + self::values(machine)) / 2;

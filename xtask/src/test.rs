@@ -83,7 +83,8 @@ enum Step {
     Models,
     /// The same with three preemptions
     ModelsFull,
-    /// Partition tables beside maps: 19 million random operations, other ones each time
+    /// Partition tables beside maps: 19 million random operations, other ones each time; SDC beside
+    /// its twin: 10 million
     TwinsFull,
     /// The cluster engine: 10,000 seeds of its simulator, two with 100,000 sessions at 32 nodes,
     /// and its models a step deeper
@@ -266,7 +267,7 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
             let mut twins = cargo(TWINS);
             twins.env("OVERBANK_TWIN_OPERATIONS", TWIN_OPERATIONS);
             twins.env("OVERBANK_TWIN_SEED", since.as_secs().to_string());
-            steps.tests("twins full", &mut twins)
+            steps.tests("twins full", &mut twins) & steps.tests("sdc full", &mut cargo(SDC))
         }
         Step::ClusterFull => {
             let mut cluster = cargo(CLUSTER);
@@ -359,6 +360,8 @@ const PIP_INSTALL: &str = "install --quiet --disable-pip-version-check --no-deps
 
 /// The partition table's operations beside those of a map.
 const TWINS: &str = "test -p overbank --lib --locked partition::tests::twin";
+/// SDC beside its twin: 10 million operations, where debug builds have 1.5 million.
+const SDC: &str = "test -p overbank-sdc --release --locked --test sdc_twin --test lru";
 /// The cluster engine's seeds and models.
 const CLUSTER: &str = "test -p overbank-cluster --lib --locked";
 /// The key-value device under malformed frames, and their number.

@@ -54,7 +54,8 @@ pub fn check(steps: &mut Steps, may_install: bool) -> bool {
         packages::ensure(BUILD, may_install).map(|()| steps::Counts::default())
     });
     let mut format = cargo_without_options("fmt");
-    format.args(["--check", "-p", "overbank-workloads", "-p", "overbank-watched"]);
+    let crates = ["overbank-workloads", "overbank-watched", "overbank-qemu"];
+    format.arg("--check").args(crates.iter().flat_map(|name| ["-p", name]));
     let mut clippy = cargo("clippy");
     clippy.args(["--all-targets", "--", "-D", "warnings"]);
     there

@@ -85,7 +85,7 @@ impl Clock {
         self.folder.path().join(name)
     }
 
-    /// Steps to so many seconds beside the right time.
+    /// Steps to this many seconds beside the right time.
     fn step(&self, seconds: i64) {
         // In place: programs have mapped it.
         let mut file = std::fs::OpenOptions::new().write(true).open(self.at("step"));

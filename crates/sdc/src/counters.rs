@@ -115,6 +115,9 @@ pub struct SdcCounters {
     /// Those of them where that value's insert had cleared one of this key: the two evict each
     /// other.
     pub thrown_back: u64,
+    /// `thrown_back_compared[f]`: of these, those whose false hit had compared f values. Its
+    /// sub-tag was equal for certain.
+    pub thrown_back_compared: [u64; 9],
     /// Values that left, by cause.
     pub evicted: Evicted,
 }

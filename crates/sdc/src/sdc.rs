@@ -209,7 +209,10 @@ impl Sdc {
         let cleared = self.clear_equal(&family, &wanted, key);
         counters.evicted.equal += cleared.values;
         counters.thrown_out += u64::from(cleared.other.is_some());
-        counters.thrown_back += u64::from(cleared.other.is_some_and(|of| of.cleared == key));
+        if cleared.other.is_some_and(|of| of.cleared == key) {
+            counters.thrown_back += 1;
+            counters.thrown_back_compared[self.hit_compared] += 1;
+        }
         // With one slot a line, a value needs all of the line.
         let room = if self.widths.slot_bits == 0 { u8::MAX } else { mask(first, slots) };
 

@@ -288,14 +288,13 @@ fn run(sets: usize, ways: u32, shape: SdcShape, operations: usize, seed: u64) ->
                 twin.access(line);
             }
         }
-        if operation % 8 == 0 {
-            check(&machine, &twin, twin.place(process, key, size).set);
-        }
+        check(&machine, &twin, twin.place(process, key, size).set);
     }
     let sdc = &machine.counters().sdc;
     let Evictions { thrown_out, thrown_back: [least, most] } = twin.evictions;
     assert_eq!(sdc.thrown_out, thrown_out);
     assert!((least..=most).contains(&sdc.thrown_back), "{least} to {most}: {sdc:?}");
+    assert_eq!(sdc.thrown_back_compared.iter().sum::<u64>(), sdc.thrown_back);
     let values: usize = (0..sets).map(|set| check(&machine, &twin, set)).sum();
     let sdc = &machine.counters().sdc;
     let gone = sdc.evicted;

@@ -37,8 +37,7 @@ fn a_hot_key_is_answered_here_and_each_write_is_seen() {
     assert!(core.fills > 0 && core.pushes > 0, "{core:?}");
 }
 
-/// A write costs the server one read, and no reader waits: neither for a write through the proxy nor
-/// for one past it.
+/// A write, through the proxy or past it, costs the server one read, and no reader waits.
 #[test]
 fn a_value_that_is_read_is_asked_for_when_it_is_written() {
     const WRITES: u64 = 20;

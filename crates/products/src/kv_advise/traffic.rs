@@ -167,7 +167,7 @@ impl Traffic {
         for (hash, ..) in keys.iter().filter(|(.., access)| access.writes()) {
             self.simulation.write(now, *hash);
         }
-        if matches!(class, Class::Close { .. }) {
+        if matches!(class, Class::Close) {
             self.simulation.close(now);
         }
     }
@@ -190,7 +190,7 @@ impl Traffic {
                 usize::from(!is_read)
             }
             Class::Read | Class::Script { is_read_only: true } => 1,
-            Class::Write { .. } | Class::Script { .. } => 2,
+            Class::Write | Class::Script { .. } => 2,
             Class::Blocking if writes => 2,
             Class::Blocking if !keys.is_empty() => 1,
             _ => 3,
@@ -198,7 +198,7 @@ impl Traffic {
         if let Some(count) = self.classes.get_mut(nth) {
             *count += 1;
         }
-        if matches!(class, Class::Close { .. } | Class::Acl) {
+        if matches!(class, Class::Close | Class::Acl) {
             self.closing += 1;
             self.simulation.close(now);
         }

@@ -12,10 +12,7 @@ pub enum Class<'a> {
     /// Another read.
     Read,
     /// A write of known keys.
-    Write {
-        /// The keys may be written in another database than the connection's: MOVE, COPY … DB.
-        in_any_db: bool,
-    },
+    Write,
     /// A script or function with declared keys, all of them known. A script may SELECT: what it
     /// writes may be in any database.
     Script {
@@ -63,10 +60,7 @@ pub enum Class<'a> {
     /// QUIT.
     Quit,
     /// Anything may be written: no hits until its reply.
-    Close {
-        /// Values may be gone without a message about each: everything is dropped.
-        flush: bool,
-    },
+    Close,
     /// Passed through; writes no key.
     Other,
 }
@@ -124,8 +118,6 @@ pub enum Kind {
     Tracking,
     Reply,
     Restore,
-    Move,
-    Copy,
     /// By flags.
     Plain,
 }
@@ -134,8 +126,7 @@ const fn cacheable(args_min: usize, args_max: usize, null: Null) -> Kind {
     Kind::Cacheable { args_min, args_max, null }
 }
 
-const CLOSE: Kind = Kind::Is(Class::Close { flush: false });
-const FLUSH: Kind = Kind::Is(Class::Close { flush: true });
+const CLOSE: Kind = Kind::Is(Class::Close);
 
 /// Number of GET among the commands whose replies may be cached.
 pub const GET: u8 = 0;
@@ -203,23 +194,23 @@ pub const KINDS: &[(&str, Kind)] = &[
     ("psync", Kind::Is(Class::Sync)),
     ("replconf", Kind::Is(Class::Sync)),
     ("quit", Kind::Is(Class::Quit)),
-    ("flushall", FLUSH),
-    ("flushdb", FLUSH),
-    ("swapdb", FLUSH),
-    ("debug", FLUSH),
-    ("replicaof", FLUSH),
-    ("slaveof", FLUSH),
-    ("failover", FLUSH),
-    ("cluster|delslots", FLUSH),
-    ("cluster|delslotsrange", FLUSH),
-    ("cluster|failover", FLUSH),
-    ("cluster|flushslots", FLUSH),
-    ("cluster|replicate", FLUSH),
-    ("cluster|reset", FLUSH),
-    ("cluster|setslot", FLUSH),
-    ("module|load", FLUSH),
-    ("module|loadex", FLUSH),
-    ("module|unload", FLUSH),
+    ("flushall", CLOSE),
+    ("flushdb", CLOSE),
+    ("swapdb", CLOSE),
+    ("debug", CLOSE),
+    ("replicaof", CLOSE),
+    ("slaveof", CLOSE),
+    ("failover", CLOSE),
+    ("cluster|delslots", CLOSE),
+    ("cluster|delslotsrange", CLOSE),
+    ("cluster|failover", CLOSE),
+    ("cluster|flushslots", CLOSE),
+    ("cluster|replicate", CLOSE),
+    ("cluster|reset", CLOSE),
+    ("cluster|setslot", CLOSE),
+    ("module|load", CLOSE),
+    ("module|loadex", CLOSE),
+    ("module|unload", CLOSE),
     ("config|set", CLOSE),
     ("function|delete", CLOSE),
     ("function|flush", CLOSE),
@@ -227,8 +218,6 @@ pub const KINDS: &[(&str, Kind)] = &[
     ("function|restore", CLOSE),
     ("restore", Kind::Restore),
     ("restore-asking", Kind::Restore),
-    ("move", Kind::Move),
-    ("copy", Kind::Copy),
     ("command", Kind::Is(Class::Other)),
     ("latency", Kind::Is(Class::Other)),
     ("memory", Kind::Is(Class::Other)),
@@ -278,7 +267,7 @@ impl Command {
                 let mode = modes.into_iter().find(|(word, _)| is_it(word));
                 mode.map_or(Class::Other, |(_, mode)| Class::ClientReply(mode))
             }
-            Kind::Restore if has_word(request, 4, &["replace"]) => Class::Close { flush: false },
+            Kind::Restore if has_word(request, 4, &["replace"]) => Class::Close,
             _ => self.class_by_keys(kind, request),
         }
     }
@@ -288,13 +277,11 @@ impl Command {
         let keys = self.keys(request, |_, access| writes |= access.writes());
         let may_write = self.has(flags::WRITE) && !self.reads_too;
         match kind {
-            _ if keys == Keys::Unknown => Class::Close { flush: false },
+            _ if keys == Keys::Unknown => Class::Close,
             Kind::Script => Class::Script { is_read_only: self.is_read_only() },
-            _ if may_write && !writes => Class::Close { flush: false },
+            _ if may_write && !writes => Class::Close,
             _ if self.has(flags::BLOCKING) && self.blocks(request) => Class::Blocking,
-            Kind::Move => Class::Write { in_any_db: true },
-            Kind::Copy => Class::Write { in_any_db: has_word(request, 3, &["db"]) },
-            _ if writes => Class::Write { in_any_db: false },
+            _ if writes => Class::Write,
             _ if self.has(flags::READONLY | flags::WRITE) => Class::Read,
             _ => Class::Other,
         }
@@ -308,7 +295,7 @@ impl Command {
             flags::ADMIN | flags::ASKING | flags::BLOCKING | flags::NOSCRIPT | flags::PUBSUB;
         match self.class(request) {
             Class::Cacheable(_) => true,
-            Class::Read | Class::Write { .. } if !self.has(excluded) => {
+            Class::Read | Class::Write if !self.has(excluded) => {
                 self.keys(request, |_, _| has_keys = true) == Keys::Known && has_keys
             }
             _ => false,

@@ -136,7 +136,7 @@ impl Commands {
         let names = Names::new(&names);
         let commands = by_name.into_values().map(Command::with_rules).collect();
         let mut unknown = Command::new(String::new(), 0, flags::WRITE, Vec::new());
-        unknown.kind = Kind::Is(Class::Close { flush: false });
+        unknown.kind = Kind::Is(Class::Close);
         Commands { names, commands, unknown }
     }
 
@@ -191,7 +191,7 @@ impl Command {
         let kind = at.and_then(|at| Some(KINDS.get(at)?.1));
         let is_cacheable = matches!(kind, Some(Kind::Cacheable { .. }));
         self.number = at.filter(|_| is_cacheable).and_then(|at| u8::try_from(at).ok());
-        let close = Kind::Is(Class::Close { flush: false });
+        let close = Kind::Is(Class::Close);
         self.kind = kind.unwrap_or(if self.has_subcommands { close } else { Kind::Plain });
         if let Some((_, rule)) = RULES.iter().find(|(other, _)| *other == name) {
             self.rule = *rule;
@@ -219,7 +219,7 @@ impl Command {
     /// cache ([`Class::Close`]), none is.
     #[inline]
     pub fn keys(&self, request: &Request<'_>, report: impl FnMut(usize, Access)) -> Keys {
-        if matches!(self.kind, Kind::Is(Class::Close { .. })) {
+        if matches!(self.kind, Kind::Is(Class::Close)) {
             return Keys::Unknown;
         }
         let is_read_only = self.is_read_only();

@@ -154,10 +154,10 @@ impl Session {
                 class,
                 Class::Cacheable(_)
                     | Class::Read
-                    | Class::Write { .. }
+                    | Class::Write
                     | Class::Script { .. }
                     | Class::Blocking
-                    | Class::Close { .. }
+                    | Class::Close
                     | Class::Other
             );
             if !is_counted {
@@ -343,7 +343,7 @@ impl Session {
         });
         self.under_way |= if keys == Keys::Known { bits } else { u64::MAX };
         let closes = match class {
-            Class::Close { .. } | Class::Acl => true,
+            Class::Close | Class::Acl => true,
             Class::Script { is_read_only } => {
                 !is_read_only && turn.ways.rules.scripts == Scripts::Close
             }

@@ -275,11 +275,6 @@ impl Core {
         self.shared.global.lease.store(until, Ordering::Release);
     }
 
-    /// Closes the gate.
-    pub fn close(&mut self) -> Closing {
-        self.shared.close()
-    }
-
     /// Ends a closing, once what it changed is pushed, or all is dropped.
     pub fn reopen(&mut self, closing: Closing) {
         let Closing(()) = closing;

@@ -15,6 +15,7 @@ pub struct Mark {
     bucket: u16,
 }
 
+#[cfg(test)]
 impl Mark {
     /// Returns whether the key was in the table.
     pub const fn is_cached(self) -> bool {

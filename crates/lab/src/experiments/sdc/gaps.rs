@@ -43,6 +43,8 @@ struct Row {
     /// The data set, in caches: what a lookup reads changes it.
     caches: f64,
     gain: f64,
+    /// The same in the other ways of counting cycles: blocking, overlap.
+    others: [f64; 2],
     hits: f64,
     false_hits: f64,
     dropped: f64,
@@ -86,10 +88,14 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
         let [front, regular] = points((index, ratio, reading));
         let of = measured.get(&front)?;
         let gain = measured.gain(&front, &regular, |modes| modes.as_evaluated)?;
+        let others = [
+            measured.gain(&front, &regular, |modes| modes.blocking)?,
+            measured.gain(&front, &regular, |modes| modes.overlap)?,
+        ];
         let caches = of.data_set_bytes as f64 / common.llc as f64;
         let (hits, false_hits, dropped) = (of.hit_rate(), of.false_hit_rate(), lost(of));
         let reading = reading.0;
-        Some(Row { store, ratio, reading, caches, gain, hits, false_hits, dropped })
+        Some(Row { store, ratio, reading, caches, gain, others, hits, false_hits, dropped })
     };
     let places = pairs(&STORES, &RATIOS);
     let rows_of = |readings: &[Reading]| -> Vec<Row> {
@@ -121,6 +127,8 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
             ("points", &|row| format!("{:+.1}", 100.0 * (row.hits - base(row).1))),
             ("false hits, %", &|row| format!("{:.2}", 100.0 * row.false_hits)),
             ("unanswered, %", &|row| format!("{:.2}", 100.0 * row.dropped)),
+            ("blocking", &|row| format!("{:.2}", row.others[0])),
+            ("overlap", &|row| format!("{:.2}", row.others[1])),
         ],
     ));
     record.tables.push(Table::of(

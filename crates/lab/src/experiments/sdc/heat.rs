@@ -62,6 +62,10 @@ const CLAIMS: &[Claim<All>] = &[
                 format!("{}, {}", percent(tree, 0), percent(hash, 0)),
             )
         },
+    )
+    .because(
+        "a place in the cache holds many lines in turn, so that their hot slots add up; of lines of \
+         memory the tables below have far more",
     ),
     Claim::timed(
         "B+ tree, lines by level: the largest share of lines with 3 used slots or fewer",

@@ -44,5 +44,8 @@ experiments! {
 /// The stores of the paper: its B+ tree is LMDB's, its hash table memcached's.
 const STORES: [(&str, &str); 2] = [("lmdb", "B+ tree"), ("hash", "hash table")];
 
+/// Whether the measured keys are those of the warm-up, the paper's way, or others.
+const KEYS: [(&str, bool); 2] = [("replayed", false), ("fresh", true)];
+
 /// Size of the data set, in caches, from which the paper says that gains fall.
 const KNEE: f64 = 3.2;

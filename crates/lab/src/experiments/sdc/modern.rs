@@ -84,11 +84,11 @@ const CLAIMS: &[Claim<All>] = &[
             Finding::new(touched > 1.5, format!("{touched:.2}"))
         },
     ),
-    Claim::timed("B+ tree: SDC gains, best", "no figure", |all: &All| {
-        best(all.gains("lmdb", 1, 0))
+    Claim::new("B+ tree: SDC gains, best", "no figure", |all: &All| {
+        best(all.all_gains("lmdb", 1, 0)?)
     }),
-    Claim::timed("B+ tree, 4 KiB pages: SDC gains, best", "no figure", |all: &All| {
-        best(all.gains("lmdb", 6, 5))
+    Claim::new("B+ tree, 4 KiB pages: SDC gains, best", "no figure", |all: &All| {
+        best(all.all_gains("lmdb", 6, 5)?)
     }),
     Claim::timed("B+ tree: software gains as much as SDC", "no figure", |all: &All| {
         let [Some(slb), Some(copies)] = [3, 4].map(|way| all.all_gains("lmdb", way, 1)) else {
@@ -98,7 +98,11 @@ const CLAIMS: &[Claim<All>] = &[
         let gains: Vec<_> = slb.iter().zip(&copies).map(faster).collect();
         let holds = gains.iter().all(|(_, gain)| *gain >= 1.0);
         Finding::new(holds, listed(&gains, |(ratio, gain)| format!("{gain:.2} at {ratio}")))
-    }),
+    })
+    .because(
+        "at a quarter of the cache all values stay in SDC, which a hit reaches by one operation; \
+         the table's lines cost it a walk of its bucket and an access to the item",
+    ),
 ];
 
 pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
@@ -117,6 +121,7 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.setting("caches", "32 KB, 1 MB, 32 MB of 16 ways");
     record.setting("memory", "DDR5-4800, 2048-entry TLB, pages of 2 MiB");
     all.points.tell(&mut record);
+    all.points.tell_modes(&mut record);
     record.judge("", CLAIMS, &all);
     record.note(
         "Speeds are those of the mode in which up to four misses wait together. The gain with one \

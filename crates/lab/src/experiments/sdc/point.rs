@@ -279,13 +279,33 @@ impl Points {
         }
     }
 
+    /// Returns the accesses a second of core time of the slowest program; `None` if one failed.
+    pub fn slowest(&self) -> Option<f64> {
+        let rates: Option<Vec<f64>> =
+            self.0.iter().map(|(_, of)| Some(of.as_ref().ok()?.hooks_per_second)).collect();
+        rates?.into_iter().reduce(f64::min)
+    }
+
+    /// Adds the speeds of all points in each way of counting cycles.
+    pub fn tell_modes(&self, record: &mut Record) {
+        let mut table = Table::new(
+            "Million lookups a second, by way of counting cycles",
+            ["point"].into_iter().chain(MODES.map(|(name, _)| name)),
+        );
+        for (point, of) in self.all() {
+            let speeds =
+                MODES.map(|(_, mode)| format!("{:.2}", mode(&of.lookups_per_second) / 1e6));
+            table.row([point.to_string()].into_iter().chain(speeds));
+        }
+        record.tables.push(table);
+    }
+
     /// Adds what did not run, and the rate of the slowest program, to a record.
     pub fn tell(&self, record: &mut Record) {
         self.tell_failed(record, |_| true);
-        let rates = self.all().map(|(_, of)| of.hooks_per_second / 1e6);
-        let slowest = rates.fold(f64::INFINITY, f64::min);
-        if slowest.is_finite() {
-            record.setting("accesses a second, least", format!("{slowest:.1} M"));
+        if let Some(slowest) = self.slowest() {
+            let text = format!("{:.1} M of core time, hooks included", slowest / 1e6);
+            record.setting("accesses a second, least", text);
         }
         let mut kinds: Vec<(&Point, &Outcome)> = Vec::new();
         for (point, outcome) in self.all() {

@@ -45,27 +45,34 @@ impl All {
     }
 }
 
+/// Why SDC gains less than in the paper.
+const ALL_ASKED: &str = "all items are asked for, so SDC answers about half of the lookups (the \
+     table has its hits), and the others walk the index as before";
+
 const CLAIMS: &[Claim<All>] = &[
     Claim::timed("workload C, values of 8 bytes", "up to 3.3; ≥ 2.5 here", |all: &All| {
         all.least(8, 2.5)
-    }),
+    })
+    .because(ALL_ASKED),
     Claim::timed("workload C, values of 512 bytes", "1.9; ≥ 1.5 here", |all: &All| {
         all.least(512, 1.5)
-    }),
-    Claim::timed("C ≥ B ≥ A for all values", "less with more writes", |all: &All| {
+    })
+    .because(ALL_ASKED),
+    Claim::new("C ≥ B ≥ A for all values", "less with more writes", |all: &All| {
         let gains = all.values.iter().map(|value| {
-            ["C", "B", "A"].map(|mix| all.gain("masstree", mix, *value).unwrap_or(f64::NAN))
+            let gain = |mix| all.gain("masstree", mix, *value);
+            Some([gain("C")?, gain("B")?, gain("A")?])
         });
-        let gains: Vec<_> = gains.collect();
+        let gains: Vec<_> = gains.collect::<Option<_>>()?;
         let holds = gains.iter().all(|[c, b, a]| c >= b && b >= a);
         Finding::new(holds, listed(&gains, |[c, b, a]| format!("{c:.2}, {b:.2}, {a:.2}")))
     }),
-    Claim::timed(
+    Claim::new(
         "the gain falls with the size of values",
         "from each size to the next",
         |all: &All| {
             let gain = |value: &u32| all.gain("masstree", "C", *value);
-            let gains: Vec<f64> = all.values.iter().filter_map(gain).collect();
+            let gains: Vec<f64> = all.values.iter().map(gain).collect::<Option<_>>()?;
             let falls = gains.windows(2).all(|pair| pair[1] <= pair[0]);
             Finding::new(falls, listed(&gains, |gain| format!("{gain:.2}")))
         },
@@ -102,6 +109,7 @@ pub fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     record.setting("requests", format!("{}, after a third as many", common.lookups));
     record.setting("last-level cache", format!("{} KB", common.llc >> 10));
     all.points.tell(&mut record);
+    all.points.tell_modes(&mut record);
     record.judge("", CLAIMS, &all);
     record.note(
         "The paper's database is Silo, which is unavailable here. These have its keys, its mixes, \
