@@ -19,6 +19,9 @@ const RECENT: usize = 256;
 /// Time in which a hash is reported once.
 const RECENT_NS: u64 = 1_000_000;
 
+/// Keys of a command that the core is told of once they are written; reads tell it of the others.
+const TOLD_MAX: usize = 64;
+
 /// What ends at a time.
 enum Late {
     Mark(Mark),
@@ -125,10 +128,11 @@ impl Ways {
     /// The replies of writes have come: the core asks for what clients read of them.
     pub fn end(&mut self, marks: Marks) {
         let is_told = match marks {
-            Marks::One(mark) => self.end_one(mark),
-            Marks::Many(marks) => {
-                marks.into_iter().fold(false, |told, mark| self.end_one(mark) | told)
-            }
+            Marks::One(mark) => self.end_one(mark, true),
+            Marks::Many(marks) => marks
+                .into_iter()
+                .enumerate()
+                .fold(false, |told, (at, mark)| self.end_one(mark, at < TOLD_MAX) | told),
         };
         if is_told {
             let _ = self.wake.wake();
@@ -136,8 +140,8 @@ impl Ways {
     }
 
     /// Returns whether the core was told. Without room for that, the next read tells it.
-    fn end_one(&mut self, mark: Mark) -> bool {
-        let slot = self.slots.end_write(mark);
+    fn end_one(&mut self, mark: Mark, tells: bool) -> bool {
+        let slot = self.slots.end_write(mark).filter(|_| tells);
         slot.is_some_and(|slot| self.to_core.try_send(Note::Written(slot)).is_ok())
     }
 
