@@ -19,7 +19,7 @@ const RECENT: usize = 256;
 /// Time in which a hash is reported once.
 const RECENT_NS: u64 = 1_000_000;
 
-/// Keys of a command that the core is told of once they are written; reads tell it of the others.
+/// Written keys of a command that the core hears of; readers report the others.
 const TOLD_MAX: usize = 64;
 
 /// What ends at a time.
