@@ -5,7 +5,8 @@
 //! - [`experiment`]: a figure: context, claims, record; [`results`]: records with machine and date,
 //!   as JSON.
 //! - [`rounds`], [`spread`]: contestants take turns; medians, ranges, paired ratios.
-//! - [`machine`]: the processor, its caches and memory; pinning.
+//! - [`machine`]: the processor, its caches and memory; pinning; [`awake`]: cores that do
+//!   not sleep.
 //! - [`micro`]: a table alone, against the clock; [`keyed`]: a table alone, and what it holds;
 //!   [`naive`]: the same for any geometry.
 //! - [`models`], [`geometry`]: hit rates by calculation, for any number of buckets and slots, by
@@ -16,6 +17,7 @@
 //!
 //! Nothing here knows an experiment, a product or the switch.
 
+pub mod awake;
 pub mod experiment;
 pub mod explosion;
 pub mod histories;

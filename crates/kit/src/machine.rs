@@ -77,7 +77,16 @@ pub fn heap_bytes() -> u64 {
 
 /// Returns the time that the calling thread has been on a core.
 pub fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    core_time(ClockId::ThreadCPUTime)
+}
+
+/// Returns the time that all threads of this process have been on a core.
+pub fn process_time() -> Duration {
+    core_time(ClockId::ProcessCPUTime)
+}
+
+fn core_time(of: ClockId) -> Duration {
+    let time = clock_gettime(of);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

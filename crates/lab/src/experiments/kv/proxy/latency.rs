@@ -1,9 +1,10 @@
 //! Times of hot and cold keys, of a new key's first hit, and memory with many clients.
 
 use super::*;
+use overbank_kit::awake::Awake;
 use overbank_kv::load::{Done, quantile};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 pub const KVLATENCY: Experiment = Experiment {
@@ -270,7 +271,7 @@ fn memory(context: &mut Context<'_>, place: &Place<'_>, sizes: &Sizes) -> Result
         load::get(number as u64 % sizes.long_keys, &mut request);
         stream.write_all(&request)?;
         stream.read_exact(&mut vec![0; LONG_LEN])?;
-        Ok::<TcpStream, std::io::Error>(stream)
+        Ok::<TcpStream, io::Error>(stream)
     };
     let clients = (0..sizes.clients).map(client).collect::<Result<Vec<_>, _>>();
     let clients = clients.map_err(|error| LabError::Failed(format!("idle clients: {error}")))?;
@@ -286,6 +287,7 @@ fn memory(context: &mut Context<'_>, place: &Place<'_>, sizes: &Sizes) -> Result
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let place = Place::of(context)?;
+    let awake = Awake::keep(&place.cores);
     let (s, ms) = (Duration::from_secs, Duration::from_millis);
     let sizes = match context.smoke() {
         true => Sizes {
@@ -321,6 +323,8 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let all = All { flood, cold, first_hits, memory };
     let mut record = KVLATENCY.record(context);
     place.describe(&mut record);
+    let kept = |error: &io::Error| format!("may sleep: {error}");
+    record.setting("cores", awake.as_ref().err().map_or("kept awake".to_owned(), kept));
     record.setting("keys", sizes.keys);
     record.setting("requests/s of the slow server (input)", RATE);
     record.setting("offered", format!("{:.0} requests/s", OFFERED * RATE));
@@ -380,6 +384,10 @@ fn report(record: &mut Record, all: &All) {
         "Slow server: half of the requests are for one key, half for all others, evenly; a relay \
          passes on 2,000 requests a second. Alone, the server is offered 1.5 times what it takes; \
          through the proxy, three quarters. Times count from when a request was due.",
+    );
+    record.note(
+        "Cores are kept awake by threads that run where nothing else does: a core that has halted \
+         is woken by the host of a virtual machine, which takes longer than a hit.",
     );
     record.note(
         "New hot keys: one of ten requests is for a key that was never asked for, a new one each \

@@ -32,7 +32,7 @@ pub(in crate::experiments) use shards::KVSHARDS;
 
 use super::processes::Cores;
 use super::*;
-use overbank_kit::machine::{keep_on, thread_time, usable_cores};
+use overbank_kit::machine::{keep_on, process_time, usable_cores};
 use overbank_kv::load::{self, Batch, Pace, Plan, Seen};
 use relay::{Limit, Relay};
 use servers::Server;
@@ -91,14 +91,16 @@ impl<'a> Place<'a> {
         let run = || {
             // Where no core can be set, it runs where this one does.
             let _ = keep_on(&self.cores);
-            (load::run(plan, next), thread_time())
+            load::run(plan, next)
         };
         let (begun, start) = (Cores::of(&self.cores)?, Instant::now());
+        let before = process_time();
         let joined = thread::scope(|scope| scope.spawn(run).join());
-        let (seen, load) = joined.map_err(|_| LabError::failed("a thread panicked"))?;
+        let seen = joined.map_err(|_| LabError::failed("a thread panicked"))?;
+        let own = process_time() - before;
         let passed = start.elapsed() * self.cores.len() as u32;
         let cores = Cores::of(&self.cores)?.used_since(begun);
-        Ok((seen.map_err(LabError::failed)?, Taken { load, cores, passed }))
+        Ok((seen.map_err(LabError::failed)?, Taken { own, cores, passed }))
     }
 
     /// Runs a load whose times count: refuses a full run if other programs have changed them.
@@ -128,17 +130,17 @@ impl<'a> Place<'a> {
 /// What a load took of the machine.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
-    /// Core time of the load itself.
-    load: Duration,
+    /// Core time of this process: of the load, of relays, and of threads that keep cores awake.
+    own: Duration,
     /// Time of the place's cores that was used, by whatever runs here, and that passed.
     cores: Duration,
     passed: Duration,
 }
 
 impl Taken {
-    /// Returns the share of the cores that programs took beside the load and these servers.
+    /// Returns the share of the cores that programs took beside this one and these servers.
     fn by_others(&self, servers: Duration) -> f64 {
-        let others = self.cores.saturating_sub(self.load + servers);
+        let others = self.cores.saturating_sub(self.own + servers);
         others.as_secs_f64() / self.passed.as_secs_f64().max(1e-9)
     }
 }

@@ -1,0 +1,82 @@
+//! Cores that do not sleep while times of single replies are measured.
+//!
+//! A core without work halts. Waking it costs a virtual machine tens of microseconds of its host,
+//! which the kernel books as stolen; processes that wait for each other pay that at each hop. Here,
+//! threads of the idle class run where nothing else does: any other thread displaces them at once.
+
+use crate::machine::keep_on;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// Threads that keep cores awake; dropping it ends them.
+pub struct Awake {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Awake {
+    /// Keeps these cores awake.
+    ///
+    /// # Errors
+    /// The system puts no thread in the idle class, or none on one of the cores.
+    pub fn keep(cores: &[usize]) -> io::Result<Awake> {
+        let mut awake = Awake { stop: Arc::default(), threads: Vec::new() };
+        for &core in cores {
+            let stop = awake.stop.clone();
+            let (told, begun) = std::sync::mpsc::channel();
+            awake.threads.push(thread::spawn(move || {
+                let ready = keep_on(&[core]).and_then(|()| run_when_idle());
+                let spins = ready.is_ok();
+                // It is waited for.
+                let _ = told.send(ready);
+                while spins && !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            }));
+            begun.recv().map_err(io::Error::other)??;
+        }
+        Ok(awake)
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // They do not panic.
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+/// Puts the calling thread in the idle class.
+#[allow(unsafe_code)] // A call of the C library.
+fn run_when_idle() -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: 0 is the calling thread, and the parameter lives until the call returns.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &priority) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{process_time, usable_cores};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn cores_are_awake_until_it_is_dropped() {
+        let cores = usable_cores();
+        let awake = Awake::keep(&cores[..1]).expect("the idle class asks for no privilege");
+        let (before, begun) = (process_time(), Instant::now());
+        // Where another process has the core, its thread waits.
+        while process_time() - before < Duration::from_millis(20) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "no core was idle");
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(awake);
+        assert!(Awake::keep(&[usize::MAX]).is_err());
+    }
+}
