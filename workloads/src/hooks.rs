@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use overbank_sdc::{Machine, Refused, Shape};
+use overbank_sdc::{Machine, Refused, Shape, prefetch};
 use overbank_watched::walk::walk;
 
 static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
@@ -58,6 +58,8 @@ macro_rules! hooks {
             #[unsafe(no_mangle)]
             extern "C" fn $load(address: u64) {
                 if let Some(machine) = machine() {
+                    // It is what the program accesses next: it comes while the machine counts.
+                    prefetch(address as usize);
                     machine.load(address, $len);
                 }
             }
@@ -65,6 +67,7 @@ macro_rules! hooks {
             #[unsafe(no_mangle)]
             extern "C" fn $store(address: u64) {
                 if let Some(machine) = machine() {
+                    prefetch(address as usize);
                     machine.store(address, $len);
                 }
             }

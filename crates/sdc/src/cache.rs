@@ -8,6 +8,8 @@
 //! The line with the lowest stamp is the least recently used, an empty way before any line. A
 //! lookup compares `ways` tags; only a fill looks at stamps.
 
+use crate::host::prefetch;
+
 /// Tag of a way without a line.
 pub(crate) const EMPTY: u64 = u64::MAX;
 /// First bit of the tag of a line that is SDC's (paper, §2.2.1).
@@ -45,6 +47,16 @@ impl Cache {
     pub fn set(&self, line: u64) -> std::ops::Range<usize> {
         let from = (line & self.mask) as usize * self.ways;
         from..from + self.ways
+    }
+
+    /// Asks the host's memory for the set of a line ([`prefetch`]).
+    #[inline]
+    pub fn ask(&self, line: u64) {
+        let set = self.set(line);
+        for way in [set.start, set.end - 1] {
+            prefetch(std::ptr::from_ref(&self.tags[way]).addr());
+            prefetch(std::ptr::from_ref(&self.stamps[way]).addr());
+        }
     }
 
     /// Returns where an ordinary line lies.

@@ -131,7 +131,11 @@ impl Machine {
     /// Accesses a line. Returns where it lies now in the first level.
     fn line(&mut self, line: u64, store: bool) -> usize {
         let page = line >> self.page_shift;
-        let mut wait = if self.tlb.touch(page) { 0 } else { self.walk(page) };
+        let mut wait = 0;
+        if !self.tlb.touch(page) {
+            self.llc.ask(line);
+            wait = self.walk(page);
+        }
         let at = if let Some(l1) = &mut self.l1 {
             if let Some(at) = l1.find(line) {
                 l1.touch_ordinary(at, store);
@@ -163,8 +167,11 @@ impl Machine {
     fn walk(&mut self, page: u64) -> u64 {
         self.counters.tlb_misses += 1;
         let mut wait = 0;
-        for level in (0..self.shape.tlb.walk_levels).rev() {
-            let (found, waited) = self.fetch(entry_line(page, self.page_shift + 6, level), false);
+        let (levels, shift) = (self.shape.tlb.walk_levels, self.page_shift + 6);
+        // All of them at once: each lookup would wait for the host's memory after the other.
+        (0..levels).for_each(|level| self.llc.ask(entry_line(page, shift, level)));
+        for level in (0..levels).rev() {
+            let (found, waited) = self.fetch(entry_line(page, shift, level), false);
             wait += waited;
             let walk = &mut self.counters.walk;
             match found {

@@ -14,6 +14,7 @@ use crate::{
     address::{Widths, hash64shift},
     cache::{Cache, EMPTY, EXTENSION},
     counters::SdcCounters,
+    host::prefetch,
     shape::LINE,
 };
 
@@ -143,6 +144,15 @@ impl Sdc {
         }
     }
 
+    /// Asks the host's memory for all that the set may have ([`prefetch`]).
+    #[inline]
+    fn ask(&self, cache: &Cache, wanted: &Wanted) {
+        let set = wanted.set as u64;
+        cache.ask(set);
+        let lines = cache.set(set).step_by(LINE as usize / size_of::<Line>());
+        lines.for_each(|at| prefetch(std::ptr::from_ref(&self.lines[at]).addr()));
+    }
+
     fn family(&self, cache: &Cache, wanted: &Wanted) -> Family {
         let mut family = Family { at: [0; SLOTS], len: 0 };
         for at in cache.set(wanted.set as u64) {
@@ -165,6 +175,7 @@ impl Sdc {
         value: &mut [u64],
     ) -> Option<usize> {
         let wanted = self.wanted(process, key);
+        self.ask(cache, &wanted);
         let slots = value.len();
         let first = wanted.slot & !(slots - 1);
         let (mut compared, mut found) = (0, None);
