@@ -66,6 +66,7 @@ const TARGETS: &[Target] = &[
     Target::new("resp", 512),
     Target::new("memcached", 512),
     Target::new("proxy_session", 1024),
+    Target::new("sdc_point", 4096),
 ];
 
 /// Executions a second below which the summary calls a target slow.
@@ -83,7 +84,7 @@ pub struct Options {
     /// One target: extract, bridge, edit, rules, capture, cache_ops, lookaside, fib_image,
     /// partition_image, partition_deltas, openflow, settings, port_specs, queries, sessions,
     /// documents, gtpu, stores, requests, pfcp, device, key_files, kv_agent, tree_ops,
-    /// resp, memcached, proxy_session [default: all]
+    /// resp, memcached, proxy_session, sdc_point [default: all]
     target: Option<String>,
 }
 

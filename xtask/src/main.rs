@@ -58,7 +58,8 @@ enum Task {
         cargo xtask test twins-full       partition tables beside maps, two minutes\n  \
         cargo xtask test cluster-full     10,000 seeds of the cluster's simulator\n  \
         cargo xtask test device-full      20 million malformed frames\n  \
-        cargo xtask test lookaside-full   10^9 reads of a look-aside table beside writes")]
+        cargo xtask test lookaside-full   10^9 reads of a look-aside table beside writes\n  \
+        cargo xtask test proxy-full       an hour of faults behind the proxy of hot keys")]
     Test(test::Options),
     /// Run the tests under AddressSanitizer (nightly toolchain)
     #[command(after_help = "Examples:\n  \

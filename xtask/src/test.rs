@@ -93,6 +93,8 @@ enum Step {
     DeviceFull,
     /// The look-aside table: 10^9 reads beside writes of the index
     LookasideFull,
+    /// The proxy of hot keys before a Redis that has a fault every few seconds: an hour
+    ProxyFull,
 }
 
 impl Step {
@@ -105,6 +107,7 @@ impl Step {
                 | Step::ClusterFull
                 | Step::DeviceFull
                 | Step::LookasideFull
+                | Step::ProxyFull
         )
     }
 }
@@ -285,6 +288,7 @@ fn run_step(steps: &mut Steps, step: Step, options: &Options, built: &mut Vec<Bi
             lookaside.env("OVERBANK_LOOKASIDE_READS", LOOKASIDE_READS);
             steps.tests("lookaside full", &mut lookaside)
         }
+        Step::ProxyFull => steps.tests("proxy full", &mut cargo(PROXY)),
     }
 }
 
@@ -370,6 +374,8 @@ const MALFORMED_FRAMES: &str = "20000000";
 /// The look-aside table under threads, and the reads of each of two.
 const LOOKASIDE: &str = "test -p overbank --lib --locked lookaside::copies::tests::threads";
 const LOOKASIDE_READS: &str = "500000000";
+const PROXY: &str = "test -p overbank-kv --features proxy,redis --locked --test redis -- --ignored \
+                     --exact --nocapture soak::faults_change_nothing_for_an_hour";
 /// Operations of each of 96 kinds of table.
 const TWIN_OPERATIONS: &str = "200000";
 

@@ -233,6 +233,31 @@ fn a_program_that_fails_leaves_nothing() {
 }
 
 #[test]
+fn a_point_of_an_experiment_that_dies_leaves_the_others() {
+    if !is_built() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory for the test");
+    let of = "*\"--index hash --system sdc \"*\"--subset 1365 \"*\"--keys replayed\"*";
+    let script = format!("case \"$*\" in {of}) kill -9 $$;; esac\nexec {BUILT} \"$@\"");
+    let path = program(dir.path(), &script);
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_overbank"));
+    lab.args(["lab", "run", "sdc9", "--smoke", "--out", "records"]).current_dir(dir.path());
+    let output = lab.env("OVERBANK_WORKLOADS", path).output().expect("runs");
+    let record = fs::read_to_string(dir.path().join("records/sdc9.json"));
+    let record =
+        record.unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
+    let record: Value = serde_json::from_str(&record).expect("JSON");
+    let checks = record["checks"].as_array().expect("checks").iter();
+    let dead: Vec<&Value> = checks.filter(|check| check["stated"] == "it does").collect();
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    assert_eq!(dead[0]["claim"], "hash, sdc, 1365 items runs");
+    assert_eq!(dead[0]["measured"], "signal: 9 (SIGKILL): it said nothing");
+    assert_eq!(dead[0]["holds"], false);
+    println!("{record:#}");
+}
+
+#[test]
 fn what_the_program_prints_is_checked() {
     if !is_built() {
         return;

@@ -99,6 +99,9 @@ fn reads_are_linearizable_for_minutes() {
     linearizable(Duration::from_secs(300));
 }
 
+/// Writes whose times are kept: of many times the longest bound.
+const REMEMBERED: usize = 8192;
+
 /// Numbers that a writer past the proxy has written, and when each was acknowledged.
 #[derive(Default)]
 pub struct Written {
@@ -117,7 +120,12 @@ impl Written {
 
     pub fn done(&self, number: u64, bound: Duration) {
         let now = Instant::now();
-        self.acknowledged.lock().expect("no panic").push((number, now));
+        let mut all = self.acknowledged.lock().expect("no panic");
+        if all.len() >= REMEMBERED {
+            all.drain(..REMEMBERED / 2);
+        }
+        all.push((number, now));
+        drop(all);
         if self.is_lost.swap(false, Ordering::SeqCst) {
             *self.absent.lock().expect("no panic") = Some(now + bound);
         }

@@ -61,6 +61,16 @@ fn a_value_that_is_read_is_asked_for_when_it_is_written() {
     let gets: u64 = gets.expect("they are counted").0.parse().expect("a number");
     // A late sign of life costs a read more.
     assert!((WRITES..WRITES * 3 / 2).contains(&gets), "{gets} reads");
+    // Another form of it, once: after the second write, it is as if that had not been.
+    hot(&running, &mut client, "GETRANGE k 0 0");
+    for round in 1..=WRITES {
+        let before = fills();
+        client.ask(&format!("SET k {round}"));
+        if round > 2 {
+            until("it is asked for", || fills() > before);
+        }
+        hot(&running, &mut client, "GET k");
+    }
     // What is not read is not asked for.
     let before = fills();
     client.ask("SET k unread");

@@ -12,4 +12,5 @@ mod moves;
 mod same;
 mod servers;
 mod settings;
+mod soak;
 mod tls;

@@ -5,7 +5,7 @@ use overbank_kv::proxy::Running;
 use overbank_kv::proxy::settings::ProxySettings;
 use overbank_kv::proxy::tls::Tls;
 use overbank_wire::resp::{self, Replies};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -106,25 +106,38 @@ impl Connection {
 
     /// Sends a command, given as words.
     pub fn send(&mut self, words: &[&[u8]]) {
-        let mut bytes = Vec::new();
-        resp::command(words, &mut bytes);
-        self.stream.write_all(&bytes).expect("it is read");
+        self.try_send(words).expect("it is read");
     }
 
     /// Reads one reply or push.
     pub fn reply(&mut self) -> Vec<u8> {
+        self.try_reply().expect("a reply in time")
+    }
+
+    /// As [`Connection::send`]; fails if the connection has ended.
+    pub fn try_send(&mut self, words: &[&[u8]]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        resp::command(words, &mut bytes);
+        self.stream.write_all(&bytes)
+    }
+
+    /// As [`Connection::reply`]; fails if the connection ends before.
+    pub fn try_reply(&mut self) -> io::Result<Vec<u8>> {
         let mut reply = Vec::new();
         loop {
             while !self.input.is_empty() {
                 let step = self.replies.scan(&self.input).expect("a reply");
                 reply.extend(self.input.drain(..step.len));
                 if step.end {
-                    return reply;
+                    return Ok(reply);
                 }
             }
             let mut bytes = [0; 16 << 10];
-            let count = self.stream.read(&mut bytes).expect("a reply in time");
-            assert!(count > 0, "the connection ends after {:?}", reply.escape_ascii().to_string());
+            let count = self.stream.read(&mut bytes)?;
+            if count == 0 {
+                let after = reply.escape_ascii().to_string();
+                return Err(io::Error::other(format!("the connection ends after {after:?}")));
+            }
             self.input.extend(&bytes[..count]);
         }
     }

@@ -139,7 +139,14 @@ pub fn run(
 }
 
 /// Puts two points side by side.
-fn compare(plan: &Plan, point: Outcome, regular: Option<Outcome>) -> Result<Comparison, SdcError> {
+///
+/// # Errors
+/// One of them is of another index or system than the plan's.
+pub fn compare(
+    plan: &Plan,
+    point: Outcome,
+    regular: Option<Outcome>,
+) -> Result<Comparison, SdcError> {
     let wanted = [(Some(&point), plan.system.as_str()), (regular.as_ref(), "regular")];
     for (of, system) in wanted {
         let other = of.filter(|of| of.index != plan.index || of.system != system);

@@ -148,6 +148,20 @@ const LEVELS_MAX: usize = 64;
 const NAME_MAX: usize = 20;
 
 impl Outcome {
+    /// Reads what the program printed.
+    ///
+    /// # Errors
+    /// Says what it printed if that is no outcome, or has what cannot be ([`Outcome::check`]).
+    pub fn read(bytes: &[u8]) -> Result<Outcome, String> {
+        if bytes.is_empty() {
+            return Err("nothing".to_owned());
+        }
+        let outcome: Outcome = serde_json::from_slice(bytes)
+            .map_err(|error| format!("no outcome of a point: {error}"))?;
+        outcome.check().map_err(|what| format!("what cannot be: {what}"))?;
+        Ok(outcome)
+    }
+
     /// Returns the share of lookups that what stands in front answered rightly.
     pub fn hit_rate(&self) -> f64 {
         self.hits as f64 / self.lookups as f64

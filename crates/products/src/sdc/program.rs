@@ -97,7 +97,7 @@ impl Program {
         let mut bytes = Vec::new();
         out.rewind()?;
         out.read_to_end(&mut bytes)?;
-        read(&bytes)
+        Outcome::read(&bytes).map_err(|what| SdcError::Printed(plain(&what)))
     }
 }
 
@@ -130,18 +130,6 @@ pub fn to_its_end(command: &mut Command, stopped: &dyn Fn() -> bool) -> Result<E
         }
         thread::sleep(LOOK);
     }
-}
-
-/// Reads an outcome; any other bytes are an error.
-fn read(bytes: &[u8]) -> Result<Outcome, SdcError> {
-    let printed = |what: String| SdcError::Printed(plain(&what));
-    if bytes.is_empty() {
-        return Err(printed("nothing".to_owned()));
-    }
-    let outcome: Outcome = serde_json::from_slice(bytes)
-        .map_err(|error| printed(format!("no outcome of a point: {error}")))?;
-    outcome.check().map_err(|what| printed(format!("what cannot be: {what}")))?;
-    Ok(outcome)
 }
 
 fn too_long() -> SdcError {

@@ -40,6 +40,8 @@ pub struct Fill {
 struct Known {
     form: Form,
     is_filling: bool,
+    /// Whether it was asked for since the key was last written.
+    is_live: bool,
     /// The key's hits when it was last asked for.
     hits: u32,
     not_before: Nanos,
@@ -170,12 +172,24 @@ impl Fills {
         self.slots.has(slot, (form.db, &form.normalised), now)
     }
 
-    /// A key was written. Returns what is to be asked for at once: its only form, if that was read
-    /// since it was last asked for. What is asked in several forms, or not read, waits for a read.
-    pub fn changed(&self, now: Nanos, slot: SlotId) -> Option<Form> {
-        let [Known { form, hits, .. }] = self.forms.get(&slot)?.as_slice() else { return None };
-        let is_read = *hits != self.slots.hits_so_far(slot);
-        (is_read && !self.has(now, slot, form)).then(|| form.clone())
+    /// A key was written. Returns what is to be asked for at once: the form that was asked for since
+    /// the write before, if there was one alone and it has been read since. What is asked in several
+    /// forms, or not read, waits for a read.
+    pub fn changed(&mut self, now: Nanos, slot: SlotId) -> Option<Form> {
+        let Fills { slots, forms, .. } = self;
+        let forms = forms.get_mut(&slot)?;
+        let has = |form: &Form| slots.has(slot, (form.db, &form.normalised), now);
+        if forms.iter().any(|known| known.is_filling || has(&known.form)) {
+            // This write has been heard of before.
+            return None;
+        }
+        let mut live = forms
+            .iter_mut()
+            .filter_map(|known| std::mem::take(&mut known.is_live).then_some(&*known));
+        let only = live.next();
+        let is_alone = live.count() == 0;
+        let known = only.filter(|known| is_alone && known.hits != slots.hits_so_far(slot))?;
+        Some(known.form.clone())
     }
 
     /// Returns whether a value of a slot is on its way.
@@ -251,6 +265,7 @@ impl Fills {
                 let known = Known {
                     form: form.clone(),
                     is_filling: false,
+                    is_live: false,
                     hits: 0,
                     not_before: 0,
                     refused: 0,
@@ -264,7 +279,8 @@ impl Fills {
             return None;
         }
         let ticket = self.slots.begin_fill(slot)?;
-        (known.is_filling, known.hits) = (true, self.slots.hits_so_far(slot));
+        (known.is_filling, known.is_live) = (true, true);
+        known.hits = self.slots.hits_so_far(slot);
         self.on_way += 1;
         Some(Fill { ticket, form: form.clone(), sent: now })
     }

@@ -202,6 +202,51 @@ fn known(
     Ok(outcome)
 }
 
+/// Accesses a second of core time of points, hooks included, each with the median and range of
+/// three runs, one program at a time.
+pub struct Speeds(Vec<(Point, Spread)>);
+
+impl Speeds {
+    /// Measures points. `None` if one fails.
+    pub fn run(
+        context: &mut Context<'_>,
+        common: Common,
+        points: Vec<Point>,
+    ) -> Result<Option<Speeds>, LabError> {
+        let program = Program::find().map_err(|error| LabError::failed(error.to_string()))?;
+        let (stop, count) = (context.stop, points.len() as f64);
+        let mut speeds = Vec::new();
+        for (nth, point) in points.into_iter().enumerate() {
+            context.step("accesses a second", nth as f64 / count)?;
+            let arguments = common.arguments(&point, context.seed);
+            let run = |_| program.run(&arguments, &|| stop.load(Ordering::Relaxed));
+            let Ok(outcomes) = (0..3).map(run).collect::<Result<Vec<_>, _>>() else {
+                return Ok(None);
+            };
+            let rates = outcomes.into_iter().map(|of| of.hooks_per_second / 1e6);
+            speeds.push((point, Spread::of(rates)));
+        }
+        Ok(Some(Speeds(speeds)))
+    }
+
+    /// Returns the least of the medians.
+    pub fn least(&self) -> f64 {
+        self.0.iter().map(|(_, speed)| speed.median).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Adds the speeds to a record.
+    pub fn tell(&self, record: &mut Record) {
+        record.tables.push(Table::of(
+            "Million accesses a second of core time, hooks included, one program at a time",
+            &self.0,
+            &[
+                ("point", &|(point, _)| point.to_string()),
+                ("accesses", &|(_, speed)| speed.cell(1)),
+            ],
+        ));
+    }
+}
+
 /// Points with their outcomes, or why there is none, in one line.
 pub struct Points(Vec<(Point, Result<Outcome, String>)>);
 
@@ -279,13 +324,6 @@ impl Points {
         }
     }
 
-    /// Returns the accesses a second of core time of the slowest program; `None` if one failed.
-    pub fn slowest(&self) -> Option<f64> {
-        let rates: Option<Vec<f64>> =
-            self.0.iter().map(|(_, of)| Some(of.as_ref().ok()?.hooks_per_second)).collect();
-        rates?.into_iter().reduce(f64::min)
-    }
-
     /// Adds the speeds of all points in each way of counting cycles.
     pub fn tell_modes(&self, record: &mut Record) {
         let mut table = Table::new(
@@ -300,13 +338,9 @@ impl Points {
         record.tables.push(table);
     }
 
-    /// Adds what did not run, and the rate of the slowest program, to a record.
+    /// Adds what did not run, and what did, to a record.
     pub fn tell(&self, record: &mut Record) {
         self.tell_failed(record, |_| true);
-        if let Some(slowest) = self.slowest() {
-            let text = format!("{:.1} M of core time, hooks included", slowest / 1e6);
-            record.setting("accesses a second, least", text);
-        }
         let mut kinds: Vec<(&Point, &Outcome)> = Vec::new();
         for (point, outcome) in self.all() {
             let same = |of: &Point| (of.index, of.system) == (point.index, point.system);

@@ -1,6 +1,8 @@
 //! What SDC gains by the size of the data set: speed, accesses saved, reads of DRAM, hits.
 
-use super::point::{Common, Compared, MODES, Mode, Modes, Outcome, Point, Points, Seeds, spread};
+use super::point::{
+    Common, Compared, MODES, Mode, Modes, Outcome, Point, Points, Seeds, Speeds, spread,
+};
 use super::{KNEE, SDC7, SDC8, SDC9, SDC10, STORES};
 use crate::prelude::*;
 
@@ -32,6 +34,8 @@ struct Sizes {
     common: Common,
     ratios: &'static [f64],
     points: Points,
+    /// Only where they are judged.
+    speeds: Option<Speeds>,
 }
 
 impl Sizes {
@@ -46,7 +50,7 @@ impl Sizes {
             ways.iter().map(move |way| way(Point::new(index, "regular", subset)))
         });
         let points = Points::run(context, common, all.collect())?;
-        Ok(Sizes { common, ratios, points })
+        Ok(Sizes { common, ratios, points, speeds: None })
     }
 
     fn point(&self, index: &'static str, ratio: f64) -> Point {
@@ -118,6 +122,18 @@ impl Sizes {
             })
         });
         spread(context, self.common, &compared.collect::<Vec<_>>())
+    }
+
+    /// Measures the program itself, at both ends and at the size of the cache.
+    fn measure_speeds(&mut self, context: &mut Context<'_>) -> Result<(), LabError> {
+        let is_of =
+            |ratio: &f64| [self.ratios[0], 1.0, self.ratios[self.ratios.len() - 1]].contains(ratio);
+        let ratios: Vec<f64> = self.ratios.iter().copied().filter(is_of).collect();
+        let points = pairs(&STORES, &ratios).into_iter().flat_map(|((index, _), ratio)| {
+            [regular, sdc].map(|way: Way| way(self.point(index, ratio)))
+        });
+        self.speeds = Speeds::run(context, self.common, points.collect())?;
+        Ok(())
     }
 
     fn curve(
@@ -255,21 +271,19 @@ const SPEED: &[Claim<Sizes>] = &[
          SDC's lines already (`overbank sdc run` shows what the cache holds)",
     ),
     Claim::timed("accesses a second of core time, hooks included", "20 million", |of: &Sizes| {
-        let slowest = of.points.slowest()?;
-        Finding::new(slowest >= 20e6, format!("at least {:.1} million", slowest / 1e6))
-    })
-    .because(
-        "the hash table is the slowest, the more so the larger its data set (8 to 18 million at 16 \
-         caches, LMDB 32 to 40); what it waits for was not measured",
-    ),
+        let least = of.speeds.as_ref()?.least();
+        Finding::new(least >= 20.0, format!("at least {least:.1} million"))
+    }),
 ];
 
 pub fn throughput(context: &mut Context<'_>) -> Result<Record, LabError> {
     let ways: Vec<Way> = WAYS.into_iter().map(|(_, way)| way).chain(FRESH).collect();
-    let all = context.part((0.0, 0.9), |context| Sizes::run(context, &ways))?;
-    let seeds = context.part((0.9, 1.0), |context| all.seeds(context))?;
+    let mut all = context.part((0.0, 0.8), |context| Sizes::run(context, &ways))?;
+    let seeds = context.part((0.8, 0.9), |context| all.seeds(context))?;
+    context.part((0.9, 1.0), |context| all.measure_speeds(context))?;
     let mut record = all.record(context, &SDC7);
     seeds.tell(&mut record);
+    all.speeds.iter().for_each(|speeds| speeds.tell(&mut record));
     if context.smoke() {
         record.judge("", SMALLEST, &all);
     }
