@@ -254,7 +254,14 @@ fn a_point_of_an_experiment_that_dies_leaves_the_others() {
     assert_eq!(dead[0]["claim"], "hash, sdc, 1365 items runs");
     assert_eq!(dead[0]["measured"], "signal: 9 (SIGKILL): it said nothing");
     assert_eq!(dead[0]["holds"], false);
-    println!("{record:#}");
+    let tables = record["tables"].as_array().expect("tables").iter();
+    let rows = tables.flat_map(|table| table["rows"].as_array().expect("rows"));
+    let cells = rows.flat_map(|row| {
+        let cells = row.as_array().expect("cells").iter().enumerate();
+        cells.filter(|(_, cell)| **cell == "–").map(|(at, _)| (row[0].clone(), at))
+    });
+    // Of all points, that one alone has no figure.
+    assert_eq!(cells.collect::<Vec<_>>(), [("hash table, 0.5".into(), 2)]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// A Redis of a test, in an empty directory.
 pub struct Redis {
     program: Program,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Redis {
@@ -30,11 +30,18 @@ impl Redis {
                 .args(more)
                 .current_dir(directory.path());
         })?;
-        Some(Redis { program, _directory: directory })
+        Some(Redis { program, directory })
     }
 
     pub fn connect(&self) -> Connection {
         Connection::open(self.port)
+    }
+
+    /// Kills it and starts an empty one at the same port, also after DEBUG RELOAD.
+    pub fn restart(&mut self) {
+        // There may be none.
+        let _ = std::fs::remove_file(self.directory.path().join("dump.rdb"));
+        self.program.restart();
     }
 }
 
