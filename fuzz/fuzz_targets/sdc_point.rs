@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 static POINT: LazyLock<Value> = LazyLock::new(|| {
     let text = include_bytes!("../seeds/sdc_point/point");
     let mut point = Outcome::read(text).expect("a point");
-    point.heat = vec![7; 4096];
+    point.heat = vec![7; 128];
     let level =
         LevelHeat { what: "level 0".to_owned(), lines: 9, accesses: 80, few: 3, hottest: 20 };
     point.levels = vec![level];
@@ -43,12 +43,16 @@ fuzz_target!(|data: &[u8]| {
 
 /// Collects all values that have no others; of an array of numbers, the array.
 fn gather<'a>(value: &'a mut Value, into: &mut Vec<&'a mut Value>) {
+    let is_whole = match &*value {
+        Value::Object(_) => false,
+        Value::Array(all) => all.iter().all(Value::is_number),
+        _ => true,
+    };
     match value {
+        value if is_whole => into.push(value),
         Value::Object(all) => all.values_mut().for_each(|value| gather(value, into)),
-        Value::Array(all) if !all.iter().all(Value::is_number) => {
-            all.iter_mut().for_each(|value| gather(value, into));
-        }
-        value => into.push(value),
+        Value::Array(all) => all.iter_mut().for_each(|value| gather(value, into)),
+        _ => {}
     }
 }
 
