@@ -172,15 +172,16 @@ impl Fills {
         self.slots.has(slot, (form.db, &form.normalised), now)
     }
 
-    /// A key was written. Returns what is to be asked for at once: the form that was asked for since
-    /// the write before, if there was one alone and it has been read since. What is asked in several
-    /// forms, or not read, waits for a read.
+    /// A key was written. Returns what is to be asked for at once: the form that was asked for
+    /// since the write before, if there was one alone and it has been read since. What is asked in
+    /// several forms, or not read, waits for a read.
     pub fn changed(&mut self, now: Nanos, slot: SlotId) -> Option<Form> {
         let Fills { slots, forms, .. } = self;
         let forms = forms.get_mut(&slot)?;
         let has = |form: &Form| slots.has(slot, (form.db, &form.normalised), now);
-        if forms.iter().any(|known| known.is_filling || has(&known.form)) {
-            // This write has been heard of before.
+        let is_known = forms.iter().any(|known| known.is_filling || has(&known.form));
+        // What is in flight says when it has ended.
+        if is_known || !slots.is_idle(slot) {
             return None;
         }
         let mut live = forms
@@ -330,5 +331,100 @@ impl Fills {
         if let Some((coldest, _)) = coldest.filter(|(coldest, _)| *coldest != slot) {
             self.evict(coldest);
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+    use crate::proxy::slots::{Config, Query, Variant, Worker, build};
+    use overbank_wire::resp;
+
+    const HASH: u128 = 1 << 64;
+    const KEY: &[u8] = b"k";
+
+    /// A hot key with a slot.
+    struct One {
+        fills: Fills,
+        worker: Worker,
+        slot: SlotId,
+    }
+
+    impl One {
+        fn new() -> One {
+            let config = Config { workers: 1, entries: 4, bytes: 1 << 20 };
+            let (mut slots, mut workers) = build(config).expect("small");
+            let slot = slots.promote(HASH, KEY).expect("free");
+            let limits = Limits {
+                staleness_max: u64::MAX / 2,
+                max_age: u64::MAX,
+                value_max: 100,
+                bytes_max: 1000,
+                observe: false,
+            };
+            let mut fills = Fills::new(slots, Hot::new(Vec::new(), 1), limits);
+            fills.beat(0);
+            One { fills, worker: workers.remove(0), slot }
+        }
+
+        /// Asks for a form, and takes its value.
+        fn fill(&mut self, form: &Form) {
+            let fill = self.fills.begin(0, self.slot, form).expect("nothing in flight");
+            let variant = Variant {
+                db: form.db,
+                request: form.normalised.clone(),
+                resp3: Box::default(),
+                resp2: Box::default(),
+            };
+            let filled = Filled::new(KEY, u64::MAX, vec![variant]).expect("one reply");
+            assert!(self.fills.end(0, &fill, Ok(filled)));
+        }
+
+        fn read(&mut self, form: &Form) {
+            let query = Query { hash: HASH, key: KEY, db: form.db, request: &form.normalised };
+            self.worker.hit(&query, 0, |_| ()).expect("a hit");
+        }
+
+        /// Writes past the proxy; returns what is asked for at once.
+        fn write(&mut self) -> Option<Form> {
+            self.fills.slots.push(HASH);
+            self.fills.changed(0, self.slot)
+        }
+    }
+
+    fn form(name: &[u8]) -> Form {
+        Form { db: 0, normalised: name.into(), request: name.into(), null: resp::Null::Bulk }
+    }
+
+    #[test]
+    fn what_was_read_is_asked_for_when_the_last_write_has_ended() {
+        let (mut one, get) = (One::new(), form(b"GET"));
+        one.fill(&get);
+        assert_eq!(one.write(), None, "it was not read");
+        one.fill(&get);
+        one.read(&get);
+        // The server's word of it comes before its reply is seen here, and between two writes.
+        let marks = [one.worker.begin_write(HASH), one.worker.begin_write(HASH)];
+        assert_eq!(one.write(), None);
+        for (mark, wanted) in marks.into_iter().zip([None, Some(get.clone())]) {
+            let ended = one.worker.end_write(mark);
+            assert_eq!(ended.and_then(|slot| one.fills.changed(0, slot)), wanted);
+        }
+        // It is on its way; what was heard twice asks for nothing more.
+        let fill = one.fills.begin(0, one.slot, &get).expect("nothing in flight");
+        assert_eq!(one.fills.changed(0, one.slot), None);
+        assert!(!one.fills.end(0, &fill, Err(Unfilled::Changed)));
+    }
+
+    #[test]
+    fn a_form_that_is_not_read_any_more_does_not_matter() {
+        let (mut one, get, range) = (One::new(), form(b"GET"), form(b"GETRANGE"));
+        one.fill(&get);
+        one.fill(&range);
+        one.read(&range);
+        assert_eq!(one.write(), None, "each form waits for its readers");
+        one.fill(&get);
+        one.read(&get);
+        assert_eq!(one.write(), Some(get));
     }
 }

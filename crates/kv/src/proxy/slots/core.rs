@@ -143,6 +143,11 @@ impl Core {
         owner.unseen == 0
     }
 
+    /// Returns whether no write of a slot's key is in flight.
+    pub fn is_idle(&self, slot: SlotId) -> bool {
+        self.owner(slot).is_some_and(|(_, place)| place.word.load().in_flight() == 0)
+    }
+
     /// Begins a fill, before its request is queued; `None` while the slot is not quiet, a write of
     /// its key is in flight, or it has no key.
     pub fn begin_fill(&mut self, slot: SlotId) -> Option<Ticket> {
