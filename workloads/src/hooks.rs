@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use overbank_sdc::{Machine, Refused, Shape, prefetch};
+use overbank_sdc::{Machine, Refused, Shape};
 use overbank_watched::walk::walk;
 
 static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(null_mut());
@@ -44,6 +44,19 @@ fn machine() -> Option<&'static mut Machine> {
     unsafe { MACHINE.load(Relaxed).as_mut() }
 }
 
+/// Asks the host's memory for what the program accesses next: it comes while the machine counts.
+#[inline(always)]
+fn prefetch(address: u64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint: it reads nothing, and an address without memory is ignored.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(address as usize));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// Counts a load of what no hook sees.
 pub fn load<T>(of: &T) {
     if let Some(machine) = machine() {
@@ -58,8 +71,7 @@ macro_rules! hooks {
             #[unsafe(no_mangle)]
             extern "C" fn $load(address: u64) {
                 if let Some(machine) = machine() {
-                    // It is what the program accesses next: it comes while the machine counts.
-                    prefetch(address as usize);
+                    prefetch(address);
                     machine.load(address, $len);
                 }
             }
@@ -67,7 +79,7 @@ macro_rules! hooks {
             #[unsafe(no_mangle)]
             extern "C" fn $store(address: u64) {
                 if let Some(machine) = machine() {
-                    prefetch(address as usize);
+                    prefetch(address);
                     machine.store(address, $len);
                 }
             }

@@ -141,7 +141,7 @@ enum Task {
         cargo xtask coherence                          a million operations, minutes\n  \
         cargo xtask coherence --operations 100000 --seed 7")]
     Coherence(coherence::Options),
-    /// Run the slow tasks, each at a bounded size: at most 75 minutes on two cores (as root)
+    /// Run the slow tasks, each at a bounded size: at most 81 minutes on two cores (as root)
     ///
     /// The tasks are sanitize, fuzz, peers, soak, faults, the models with three preemptions, and
     /// bench. All run even if one fails. The summary lists their findings and the executions of the

@@ -63,20 +63,39 @@ fn run_when_idle() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{process_time, usable_cores};
+    use crate::machine::usable_cores;
     use std::time::{Duration, Instant};
+
+    /// Returns the kernel's numbers of these threads, and the ticks that they have been on a core.
+    fn idle_threads() -> Vec<(String, u64)> {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("there").flatten();
+        let of = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
+            let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+            // man 5 proc: policy is field 41, user time field 14, the name's end field 2.
+            let is_idle = fields.get(41 - 3)?.parse() == Ok(libc::SCHED_IDLE);
+            let ticks = fields.get(14 - 3)?.parse().ok()?;
+            is_idle.then(|| (task.file_name().to_string_lossy().into_owned(), ticks))
+        };
+        tasks.filter_map(of).collect()
+    }
 
     #[test]
     fn cores_are_awake_until_it_is_dropped() {
         let cores = usable_cores();
         let awake = Awake::keep(&cores[..1]).expect("the idle class asks for no privilege");
-        let (before, begun) = (process_time(), Instant::now());
-        // Where another process has the core, its thread waits.
-        while process_time() - before < Duration::from_millis(20) {
+        let begun = Instant::now();
+        // Where another process has the core, the thread waits.
+        while !matches!(&idle_threads()[..], [(_, ticks)] if *ticks > 0) {
             assert!(begun.elapsed() < Duration::from_secs(60), "no core was idle");
             thread::sleep(Duration::from_millis(1));
         }
         drop(awake);
+        // The kernel names one that has been joined for a moment longer.
+        while !idle_threads().is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "still there");
+            thread::sleep(Duration::from_millis(1));
+        }
         assert!(Awake::keep(&[usize::MAX]).is_err());
     }
 }

@@ -9,12 +9,13 @@
 //! LRU is the cache's own: an SDC line is a line among others. Each step compares the tags of one
 //! set and looks at no more than a family's 8 lines.
 
+use std::hint::black_box;
+
 use crate::{
     Level, Refused, SdcShape, SlotView, WayView,
     address::{Widths, hash64shift},
     cache::{Cache, EMPTY, EXTENSION},
     counters::SdcCounters,
-    host::prefetch,
     shape::LINE,
 };
 
@@ -144,13 +145,13 @@ impl Sdc {
         }
     }
 
-    /// Asks the host's memory for all that the set may have ([`prefetch`]).
+    /// As [`Cache::ask`], for the set and the lines that it may have.
     #[inline]
     fn ask(&self, cache: &Cache, wanted: &Wanted) {
         let set = wanted.set as u64;
         cache.ask(set);
         let lines = cache.set(set).step_by(LINE as usize / size_of::<Line>());
-        lines.for_each(|at| prefetch(std::ptr::from_ref(&self.lines[at]).addr()));
+        lines.for_each(|at| _ = black_box(self.lines[at].sub_tags));
     }
 
     fn family(&self, cache: &Cache, wanted: &Wanted) -> Family {

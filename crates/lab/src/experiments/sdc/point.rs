@@ -202,46 +202,56 @@ fn known(
     Ok(outcome)
 }
 
-/// Accesses a second of core time of points, hooks included, each with the median and range of
-/// three runs, one program at a time.
-pub struct Speeds(Vec<(Point, Spread)>);
+/// Accesses a second of core time of points, hooks included, one program at a time: median and
+/// range of three runs, or why there is none.
+pub struct Speeds(Vec<(Point, Result<Spread, String>)>);
 
 impl Speeds {
-    /// Measures points. `None` if one fails.
+    /// Measures points; at smoke size once each.
     pub fn run(
         context: &mut Context<'_>,
         common: Common,
         points: Vec<Point>,
-    ) -> Result<Option<Speeds>, LabError> {
+    ) -> Result<Speeds, LabError> {
         let program = Program::find().map_err(|error| LabError::failed(error.to_string()))?;
         let (stop, count) = (context.stop, points.len() as f64);
+        let runs = if context.smoke() { 1 } else { 3 };
         let mut speeds = Vec::new();
         for (nth, point) in points.into_iter().enumerate() {
             context.step("accesses a second", nth as f64 / count)?;
             let arguments = common.arguments(&point, context.seed);
             let run = |_| program.run(&arguments, &|| stop.load(Ordering::Relaxed));
-            let Ok(outcomes) = (0..3).map(run).collect::<Result<Vec<_>, _>>() else {
-                return Ok(None);
-            };
-            let rates = outcomes.into_iter().map(|of| of.hooks_per_second / 1e6);
-            speeds.push((point, Spread::of(rates)));
+            let outcomes = (0..runs).map(run).collect::<Result<Vec<_>, _>>();
+            let speed =
+                |all: Vec<Outcome>| Spread::of(all.iter().map(|of| of.hooks_per_second / 1e6));
+            speeds.push((point, outcomes.map(speed).map_err(|error| error.to_string())));
         }
-        Ok(Some(Speeds(speeds)))
+        // What was stopped has failed.
+        context.step("accesses a second", 1.0)?;
+        Ok(Speeds(speeds))
     }
 
-    /// Returns the least of the medians.
-    pub fn least(&self) -> f64 {
-        self.0.iter().map(|(_, speed)| speed.median).fold(f64::INFINITY, f64::min)
+    /// Returns the least of the medians; `None` if a point failed.
+    pub fn least(&self) -> Option<f64> {
+        let medians = self.0.iter().map(|(_, speed)| Some(speed.as_ref().ok()?.median));
+        medians.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::min)
     }
 
-    /// Adds the speeds to a record.
+    /// Adds the speeds to a record, and what did not run.
     pub fn tell(&self, record: &mut Record) {
+        for (point, speed) in &self.0 {
+            if let Err(why) = speed {
+                record.claim(format!("{point} runs alone"), "it does", why.clone(), false);
+            }
+        }
         record.tables.push(Table::of(
             "Million accesses a second of core time, hooks included, one program at a time",
             &self.0,
             &[
                 ("point", &|(point, _)| point.to_string()),
-                ("accesses", &|(_, speed)| speed.cell(1)),
+                ("accesses", &|(_, speed)| {
+                    speed.as_ref().map_or("–".to_owned(), |speed| speed.cell(1))
+                }),
             ],
         ));
     }

@@ -124,15 +124,20 @@ impl Sizes {
         spread(context, self.common, &compared.collect::<Vec<_>>())
     }
 
-    /// Measures the program itself, at both ends and at the size of the cache.
+    /// Measures the program itself: the paper's systems at both ends and at the size of the cache,
+    /// the others where it is slowest, at the largest size.
     fn measure_speeds(&mut self, context: &mut Context<'_>) -> Result<(), LabError> {
-        let is_of =
-            |ratio: &f64| [self.ratios[0], 1.0, self.ratios[self.ratios.len() - 1]].contains(ratio);
-        let ratios: Vec<f64> = self.ratios.iter().copied().filter(is_of).collect();
-        let points = pairs(&STORES, &ratios).into_iter().flat_map(|((index, _), ratio)| {
-            [regular, sdc].map(|way: Way| way(self.point(index, ratio)))
-        });
-        self.speeds = Speeds::run(context, self.common, points.collect())?;
+        let last = self.ratios[self.ratios.len() - 1];
+        let ratios = self.ratios.iter().copied();
+        let ratios = ratios.filter(|ratio| [self.ratios[0], 1.0, last].contains(ratio));
+        let of = |ratio: f64, ways: &[Way]| {
+            let all = pairs(&STORES.map(|(index, _)| index), ways).into_iter();
+            all.map(|(index, way)| way(self.point(index, ratio))).collect::<Vec<_>>()
+        };
+        let mut points: Vec<Point> = ratios.flat_map(|ratio| of(ratio, &[regular, sdc])).collect();
+        points.extend(of(last, &[slb, addresses, copies]));
+        points.extend(of(last, &FRESH));
+        self.speeds = Some(Speeds::run(context, self.common, points)?);
         Ok(())
     }
 
@@ -270,8 +275,8 @@ const SPEED: &[Claim<Sizes>] = &[
         "the best is where all values stay in SDC; at half of the cache walks that miss throw out \
          SDC's lines already (`overbank sdc run` shows what the cache holds)",
     ),
-    Claim::timed("accesses a second of core time, hooks included", "20 million", |of: &Sizes| {
-        let least = of.speeds.as_ref()?.least();
+    Claim::timed("accesses a second of core time, hooks included, one program at a time", "20 million", |of: &Sizes| {
+        let least = of.speeds.as_ref()?.least()?;
         Finding::new(least >= 20.0, format!("at least {least:.1} million"))
     }),
 ];

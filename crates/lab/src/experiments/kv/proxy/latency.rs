@@ -41,10 +41,19 @@ struct Sizes {
     long_keys: u64,
 }
 
-/// Times of a slow server's replies, in µs: medians and 99th percentiles.
-struct Flood {
+/// Times of a slow server's replies through the proxy, in µs: medians and 99th percentiles.
+struct Times {
     hot: [f64; 2],
     cold: [f64; 2],
+    /// The share of the cores that other programs, and the host, have taken.
+    others: f64,
+}
+
+/// What a slow server does.
+struct Flood {
+    /// While cores halt that have no work, and while they are kept awake.
+    halting: Times,
+    awake: Times,
     /// Medians of the server alone, in the first and the last fourth of the time.
     alone: [f64; 2],
     unanswered: usize,
@@ -79,7 +88,7 @@ const CLAIMS: &[Claim<All>] = &[
         "the hot key's 99th percentile at 1.5 × the server's rate",
         "2 ms",
         |of: &All| {
-            let [_, p99] = of.flood.hot;
+            let [_, p99] = of.flood.awake.hot;
             Finding::new(p99 <= 2000.0, format!("{:.2} ms", p99 / 1e3))
         },
     ),
@@ -111,51 +120,66 @@ const CLAIMS: &[Claim<All>] = &[
     }),
 ];
 
-/// Half of the requests are for one key, half for all others, more than the server can take.
+/// Half of the requests are for one key, half for all others, more than the server can take: with
+/// a proxy before it, or alone. Returns what others took of the cores, too.
+fn slow(
+    context: &mut Context<'_>,
+    place: &Place<'_>,
+    sizes: &Sizes,
+    redis: &Server,
+    is_alone: bool,
+) -> Result<(Seen, f64), LabError> {
+    context.step(if is_alone { "the slow server alone" } else { "the slow server" }, 0.0)?;
+    let limit = Limit { rate: RATE, delay: Duration::ZERO };
+    let relay = Relay::start(place, &[redis.address], limit)?;
+    let proxy = match is_alone {
+        true => None,
+        false => Some(Server::proxy(place, relay.addresses[0], &[("max-age", MAX_AGE)])?),
+    };
+    let targets = [proxy.as_ref().map_or(relay.addresses[0], |proxy| proxy.address)];
+    let plan = Plan {
+        targets: &targets,
+        connections: POOL,
+        pace: Pace::Open(OFFERED * RATE),
+        time: sizes.lead + sizes.time,
+        stop: context.stop,
+    };
+    let mut others = draws(sizes.keys - 1, 0.0, context.seed)?;
+    let mut is_hot = false;
+    let servers: Vec<&Server> = proxy.iter().chain([redis]).collect();
+    place.shared(context, &plan, &servers, |out| {
+        is_hot = !is_hot;
+        load::get(if is_hot { 0 } else { u64::from(others.next_flow()) + 1 }, out);
+        Some(Batch { target: 0, requests: 1, kind: u32::from(is_hot) })
+    })
+}
+
+/// Measures a slow server; returns what keeps the cores awake from then on, or why nothing does.
 fn flood(
     context: &mut Context<'_>,
     place: &Place<'_>,
     sizes: &Sizes,
     redis: &Server,
-) -> Result<Flood, LabError> {
-    let limit = Limit { rate: RATE, delay: Duration::ZERO };
-    let load = |context: &mut Context<'_>, is_alone: bool| {
-        context.step(if is_alone { "the slow server alone" } else { "the slow server" }, 0.0)?;
-        let relay = Relay::start(place, &[redis.address], limit)?;
-        let proxy = match is_alone {
-            true => None,
-            false => Some(Server::proxy(place, relay.addresses[0], &[("max-age", MAX_AGE)])?),
-        };
-        let targets = [proxy.as_ref().map_or(relay.addresses[0], |proxy| proxy.address)];
-        let plan = Plan {
-            targets: &targets,
-            connections: POOL,
-            pace: Pace::Open(OFFERED * RATE),
-            time: sizes.lead + sizes.time,
-            stop: context.stop,
-        };
-        let mut others = draws(sizes.keys - 1, 0.0, context.seed)?;
-        let mut is_hot = false;
-        let servers: Vec<&Server> = proxy.iter().chain([redis]).collect();
-        place.timed(context, &plan, &servers, |out| {
-            is_hot = !is_hot;
-            load::get(if is_hot { 0 } else { u64::from(others.next_flow()) + 1 }, out);
-            Some(Batch { target: 0, requests: 1, kind: u32::from(is_hot) })
-        })
+) -> Result<(Flood, io::Result<Awake>), LabError> {
+    let times = |(seen, others): (Seen, f64)| {
+        let [cold, hot] = [0, 1].map(|kind: u32| {
+            let of = || seen.after(sizes.lead).filter(move |done| done.kind == kind);
+            [quantile(of(), 0.5), quantile(of(), 0.99)]
+        });
+        Times { hot, cold, others }
     };
-    let seen = load(context, false)?;
-    let times = |kind: u32| {
-        let of = || seen.after(sizes.lead).filter(move |done| done.kind == kind);
-        [quantile(of(), 0.5), quantile(of(), 0.99)]
-    };
-    let (cold, hot) = (times(0), times(1));
-    let alone = load(context, true)?;
+    let halting = times(slow(context, place, sizes, redis, false)?);
+    let kept = Awake::keep(&place.cores);
+    let awake = times(slow(context, place, sizes, redis, false)?);
+    let (alone, others) = slow(context, place, sizes, redis, true)?;
+    valid(context, awake.others.max(others))?;
     let fourth = alone.time.as_nanos() as u64 / 4;
     let median = |nth: u64| {
         let in_it = move |done: &&Done| done.end() / fourth.max(1) == nth;
         quantile(alone.done.iter().filter(in_it), 0.5)
     };
-    Ok(Flood { hot, cold, alone: [median(0), median(3)], unanswered: alone.unanswered })
+    let (unanswered, alone) = (alone.unanswered, [median(0), median(3)]);
+    Ok((Flood { halting, awake, alone, unanswered }, kept))
 }
 
 /// One client asks for keys of which almost none is cached.
@@ -287,7 +311,6 @@ fn memory(context: &mut Context<'_>, place: &Place<'_>, sizes: &Sizes) -> Result
 
 fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     let place = Place::of(context)?;
-    let awake = Awake::keep(&place.cores);
     let (s, ms) = (Duration::from_secs, Duration::from_millis);
     let sizes = match context.smoke() {
         true => Sizes {
@@ -315,16 +338,17 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
     };
     let redis = Server::redis(&place)?;
     redis.fill(context, 0..u64::from(sizes.keys), VALUE_LEN)?;
-    let flood = context.part((0.0, 0.4), |context| flood(context, &place, &sizes, &redis))?;
-    let cold = context.part((0.4, 0.6), |context| cold(context, &place, &sizes, &redis))?;
+    let (flood, awake) =
+        context.part((0.0, 0.45), |context| flood(context, &place, &sizes, &redis))?;
+    let cold = context.part((0.45, 0.6), |context| cold(context, &place, &sizes, &redis))?;
     let first_hits =
         context.part((0.6, 0.9), |context| first_hits(context, &place, &sizes, &redis))?;
     let memory = context.part((0.9, 1.0), |context| memory(context, &place, &sizes))?;
     let all = All { flood, cold, first_hits, memory };
     let mut record = KVLATENCY.record(context);
     place.describe(&mut record);
-    let kept = |error: &io::Error| format!("may sleep: {error}");
-    record.setting("cores", awake.as_ref().err().map_or("kept awake".to_owned(), kept));
+    let why = |error: &io::Error| format!("could not be kept awake: {error}");
+    record.setting("cores", awake.as_ref().err().map_or("kept awake".to_owned(), why));
     record.setting("keys", sizes.keys);
     record.setting("requests/s of the slow server (input)", RATE);
     record.setting("offered", format!("{:.0} requests/s", OFFERED * RATE));
@@ -337,13 +361,16 @@ fn run(context: &mut Context<'_>) -> Result<Record, LabError> {
 
 fn report(record: &mut Record, all: &All) {
     let ms = |us: f64| format!("{:.2}", us / 1e3);
-    let Flood { hot, cold, alone, .. } = &all.flood;
+    let Flood { halting, awake, alone, .. } = &all.flood;
     let mut table = Table::new(
         "A slow server at 1.5 × its rate, open loop: ms",
-        ["keys", "median", "99th percentile"],
+        ["cores without work", "keys", "median", "99th percentile", "of the cores, others took"],
     );
-    for (name, times) in [("hot", hot), ("cold", cold)] {
-        table.row([name.to_owned(), ms(times[0]), ms(times[1])]);
+    for (cores, of) in [("awake", awake), ("halt", halting)] {
+        for (keys, [median, p99]) in [("hot", of.hot), ("cold", of.cold)] {
+            let others = percent(of.others, 1);
+            table.row([cores.to_owned(), keys.to_owned(), ms(median), ms(p99), others]);
+        }
     }
     record.tables.push(table);
     let mut table = Table::new(
@@ -386,8 +413,10 @@ fn report(record: &mut Record, all: &All) {
          through the proxy, three quarters. Times count from when a request was due.",
     );
     record.note(
-        "Cores are kept awake by threads that run where nothing else does: a core that has halted \
-         is woken by the host of a virtual machine, which takes longer than a hit.",
+        "Cores are kept awake by threads that run where nothing else does, but in the rows that say \
+         so: a core that has halted is woken by the host of a virtual machine. What others took is \
+         the time of the cores that neither this experiment nor its servers used, the host's \
+         included.",
     );
     record.note(
         "New hot keys: one of ten requests is for a key that was never asked for, a new one each \

@@ -111,14 +111,26 @@ impl<'a> Place<'a> {
         servers: &[&Server],
         next: impl FnMut(&mut Vec<u8>) -> Option<Batch> + Send,
     ) -> Result<Seen, LabError> {
+        let (seen, others) = self.shared(context, plan, servers, next)?;
+        valid(context, others)?;
+        Ok(seen)
+    }
+
+    /// Runs a load, and returns the share of the cores that other programs, and the host of a
+    /// virtual machine, have taken.
+    fn shared(
+        &self,
+        context: &Context<'_>,
+        plan: &Plan<'_>,
+        servers: &[&Server],
+        next: impl FnMut(&mut Vec<u8>) -> Option<Batch> + Send,
+    ) -> Result<(Seen, f64), LabError> {
         let core_time = || servers.iter().map(|server| server.process.core_time()).sum();
         let before: Result<Duration, LabError> = core_time();
         let before = before?;
         let (seen, taken) = self.watched(plan, next)?;
         let after: Result<Duration, LabError> = core_time();
-        let seen = whole(context, seen)?;
-        valid(context, taken.by_others(after? - before))?;
-        Ok(seen)
+        Ok((whole(context, seen)?, taken.by_others(after? - before)))
     }
 
     fn describe(&self, record: &mut Record) {
