@@ -253,7 +253,7 @@ impl Running {
             tls: ArcSwap::from_pointee(tls),
             address: ArcSwapOption::new(resolved.first().copied().map(Arc::new)),
             names: Mutex::new(resolved),
-            commands: ArcSwap::from_pointee(Commands::builtin()),
+            commands: ArcSwap::new(Commands::builtin()),
             users: ArcSwap::from_pointee(Users::new(false)),
             is_cluster: AtomicBool::new(false),
             protocol: settings.upstream.protocol,

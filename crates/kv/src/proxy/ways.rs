@@ -55,7 +55,7 @@ impl Ways {
     ) -> Ways {
         Ways {
             slots,
-            commands: Arc::new(Commands::builtin()),
+            commands: Commands::builtin(),
             rules: Arc::default(),
             users: Arc::new(Users::new(false)),
             version: u64::MAX,

@@ -93,7 +93,7 @@ pub struct Traffic {
 impl Traffic {
     pub fn new(question: &Question) -> Traffic {
         Traffic {
-            table: Arc::new(Commands::builtin()),
+            table: Commands::builtin(),
             tally: Tally::new(question.keys_max, question.secret),
             simulation: Simulation::new(&question.entries, SEED),
             states: HashMap::new(),

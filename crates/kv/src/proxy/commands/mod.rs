@@ -30,6 +30,7 @@ use names::Names;
 use overbank_wire::resp::Request;
 use spec::{Begin, Find, Spec};
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 
 pub use class::{Class, GET, Hello, Null, ReplyMode, names_of_cacheable};
 pub use keys::{Keys, is_word};
@@ -94,8 +95,10 @@ pub struct Commands {
 
 impl Commands {
     /// Returns those of Redis 7.0.
-    pub fn builtin() -> Commands {
-        Commands::new(table())
+    pub fn builtin() -> Arc<Commands> {
+        static BUILTIN: LazyLock<Arc<Commands>> =
+            LazyLock::new(|| Arc::new(Commands::new(table())));
+        BUILTIN.clone()
     }
 
     /// Returns those of a server by its reply to COMMAND, in RESP2 or RESP3, with those of Redis

@@ -138,7 +138,7 @@ impl Follower {
             db: 0,
             db_now: 0,
             own: 0,
-            commands: Arc::new(Commands::builtin()),
+            commands: Commands::builtin(),
             commands_seen: 0,
             greeting: None,
             is_new: true,

@@ -72,7 +72,7 @@ impl Rig {
             tls: ArcSwap::default(),
             address: ArcSwapOption::empty(),
             names: Mutex::default(),
-            commands: ArcSwap::from_pointee(Commands::builtin()),
+            commands: ArcSwap::new(Commands::builtin()),
             users: ArcSwap::from_pointee(users),
             is_cluster: AtomicBool::new(false),
             protocol,
