@@ -420,8 +420,8 @@ fn report(record: &mut Record, all: &All) {
     record.note(
         "Cores are kept awake by threads that run where nothing else does, but in the rows that say \
          so: a core that has halted is woken by the host of a virtual machine. What others took is \
-         the time of the cores that neither this experiment nor its servers used, the host's \
-         included.",
+         the time of the cores that neither this experiment nor its servers used, as the kernel \
+         counts it: some kernels count what the host has taken as a thread's own.",
     );
     record.note(
         "New hot keys: one of ten requests is for a key that was never asked for, a new one each \
