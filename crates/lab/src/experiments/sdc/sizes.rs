@@ -275,10 +275,18 @@ const SPEED: &[Claim<Sizes>] = &[
         "the best is where all values stay in SDC; at half of the cache walks that miss throw out \
          SDC's lines already (`overbank sdc run` shows what the cache holds)",
     ),
-    Claim::timed("accesses a second of core time, hooks included, one program at a time", "20 million", |of: &Sizes| {
-        let least = of.speeds.as_ref()?.least()?;
-        Finding::new(least >= 20.0, format!("at least {least:.1} million"))
-    }),
+    Claim::timed(
+        "accesses a second of core time, hooks included, one program at a time",
+        "20 million",
+        |of: &Sizes| {
+            let least = of.speeds.as_ref()?.least()?;
+            Finding::new(least >= 20.0, format!("at least {least:.1} million"))
+        },
+    )
+    .because(
+        "it waits for the host's memory: one unchanged program had 17.6 and 13.7 million two hours \
+         apart at the slowest point, a hash table of 16 caches",
+    ),
 ];
 
 pub fn throughput(context: &mut Context<'_>) -> Result<Record, LabError> {
