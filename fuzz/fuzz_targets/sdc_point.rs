@@ -73,7 +73,7 @@ fn replace(value: &mut Value, what: u8, bits: u64) {
         // Not finite: null.
         2 => f64::from_bits(bits).into(),
         3 => String::from_utf8_lossy(&bits.to_le_bytes()).into_owned().into(),
-        4 => (bits % 2 == 0).into(),
+        4 => bits.is_multiple_of(2).into(),
         _ => (bits as i64 >> (bits % 64)).into(),
     };
 }
