@@ -143,9 +143,9 @@ enum Task {
     Coherence(coherence::Options),
     /// Run the slow tasks, each at a bounded size: at most 81 minutes on two cores (as root)
     ///
-    /// The tasks are sanitize, fuzz, peers, soak, faults, the models with three preemptions, and
-    /// bench. All run even if one fails. The summary lists their findings and the executions of the
-    /// fuzz targets.
+    /// The tasks are sanitize, fuzz, clients, peers, soak, proxy, faults, the models with three
+    /// preemptions, and bench. All run even if one fails. The summary lists their findings and the
+    /// executions of the fuzz targets.
     #[command(after_help = "Examples:\n  \
         cargo xtask nightly               all tasks\n  \
         cargo xtask nightly fuzz soak     these tasks only\n  \

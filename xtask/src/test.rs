@@ -93,7 +93,7 @@ enum Step {
     DeviceFull,
     /// The look-aside table: 10^9 reads beside writes of the index
     LookasideFull,
-    /// The proxy of hot keys before a Redis that has a fault every few seconds: an hour
+    /// The proxy of hot keys while it or its Redis has a fault every second: an hour
     ProxyFull,
 }
 
