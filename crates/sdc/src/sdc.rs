@@ -9,7 +9,7 @@
 //! LRU is the cache's own: an SDC line is a line among others. Each step compares the tags of one
 //! set and looks at no more than a family's 8 lines.
 
-use std::hint::black_box;
+use overbank::prefetch::prefetch;
 
 use crate::{
     Level, Refused, SdcShape, SlotView, WayView,
@@ -151,7 +151,7 @@ impl Sdc {
         let set = wanted.set as u64;
         cache.ask(set);
         let lines = cache.set(set).step_by(LINE as usize / size_of::<Line>());
-        lines.for_each(|at| _ = black_box(self.lines[at].sub_tags));
+        lines.for_each(|at| prefetch(&self.lines[at]));
     }
 
     fn family(&self, cache: &Cache, wanted: &Wanted) -> Family {
